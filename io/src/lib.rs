@@ -1,0 +1,13 @@
+//! The kernel, as the worker sees it: orders out, completions in.
+//!
+//! Everything here is shaped as a completion, because io_uring works that way and readiness can
+//! be made to (try, and on `EAGAIN` wait until ready and try again). The reverse is not true.
+//! This room knows no PostgreSQL, and it is the only one with `unsafe`.
+
+mod address;
+mod buf;
+mod driver;
+
+pub use address::{Address, Ends};
+pub use buf::Buf;
+pub use driver::{Conn, Done, Driver, Listener, Tuning, Wake, Waker};

@@ -1,0 +1,1 @@
+//! Who owns how many server slots, over all workers.

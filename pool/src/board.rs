@@ -1,0 +1,1 @@
+//! What the workers show each other about one pool.

@@ -1,0 +1,1 @@
+//! One worker's part of one pool.
