@@ -1,0 +1,1 @@
+//! Logging in: a client to us, and us to a server.
