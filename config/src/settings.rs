@@ -1,0 +1,451 @@
+//! Every setting of the `[pgbouncer]` section, in one table.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use crate::value::{
+    AuthDb, Comments, Flag, Int, Items, Kind, MOST, MaybeText, OneOf, Port, Prose, Seconds, Sql,
+    Text, before_comment,
+};
+use crate::{AuthType, IoDriver, List, PoolMode, SslMode};
+
+/// One row of [`TABLE`].
+#[derive(Debug)]
+pub struct Row {
+    pub name: &'static str,
+    /// As it would be written in the file; `None` is NULL.
+    pub default: Option<&'static str>,
+    pub reloadable: Reloadable,
+    pub effect: Effect,
+    /// What it does, with its unit.
+    pub doc: &'static str,
+    expects: fn() -> String,
+    comments: fn() -> Comments,
+    set: fn(&mut Settings, &str) -> bool,
+    copy: fn(&mut Settings, &Settings),
+    show: fn(&Settings) -> Option<String>,
+}
+
+/// Whether RELOAD and SET can change a setting.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reloadable {
+    Yes,
+    /// Only a restart can.
+    No,
+}
+
+/// Whether a setting does what it says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Effect {
+    Now,
+    /// It is read and checked, and the reader is told that nothing comes of it yet.
+    NotYet(&'static str),
+    /// It is accepted because existing files have it, and means nothing here.
+    Never(&'static str),
+}
+
+/// One row of SHOW CONFIG. `None` is NULL.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Shown {
+    pub key: &'static str,
+    pub value: Option<String>,
+    pub default: Option<&'static str>,
+    pub changeable: bool,
+}
+
+/// What one assignment met with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Set {
+    Done,
+    /// Done, without the comment that stood behind the value.
+    WithoutComment,
+    /// Done, with something in it that looks like a comment.
+    WithComment,
+}
+
+macro_rules! settings {
+    (@default NULL) => { None };
+    (@default $default:literal) => { Some($default) };
+    ($($name:ident: $type:ty, $kind:expr, $default:tt, $reloadable:ident, $effect:expr,
+        $doc:literal;)*) => {
+        /// The values of all settings. Times are durations; a time of zero is what the setting
+        /// says it is, mostly "never".
+        #[derive(Clone, Debug, Eq, PartialEq)]
+        pub struct Settings {
+            $(#[doc = $doc] pub $name: $type,)*
+        }
+
+        impl Settings {
+            /// Nothing set at all: what every field is before the defaults are read into it.
+            fn blank() -> Self {
+                Self { $($name: Blank::blank(),)* }
+            }
+        }
+
+        /// All settings in the order of SHOW CONFIG.
+        pub const TABLE: &[Row] = &[$(Row {
+            name: stringify!($name),
+            default: settings!(@default $default),
+            reloadable: Reloadable::$reloadable,
+            effect: $effect,
+            doc: $doc,
+            expects: || $kind.expects(),
+            comments: || $kind.comments(),
+            set: |settings, text| match $kind.read(text) {
+                Some(value) => {
+                    settings.$name = value;
+                    true
+                }
+                None => false,
+            },
+            copy: |settings, from| settings.$name.clone_from(&from.$name),
+            show: |settings| $kind.show(&settings.$name),
+        },)*];
+    };
+}
+
+use Effect::{Never, NotYet, Now};
+
+const ANY: Int = Int(0, MOST);
+const POSITIVE: Int = Int(1, MOST);
+const POOL_MODE: OneOf<PoolMode> = OneOf(PhantomData);
+const AUTH_TYPE: OneOf<AuthType> = OneOf(PhantomData);
+const SSL_MODE: OneOf<SslMode> = OneOf(PhantomData);
+const IO_DRIVER: OneOf<IoDriver> = OneOf(PhantomData);
+
+const TLS: Effect = NotYet("TLS is not supported yet");
+const AUTH_QUERY: Effect = NotYet("auth_query is not supported yet: users come from auth_file");
+const HBA: Effect = NotYet("auth_type = hba is not supported yet");
+const LDAP: Effect = NotYet("auth_type = ldap is not supported yet");
+const SYSLOG: Effect = NotYet("syslog is not supported yet: use logfile, or standard error");
+const RESOLVER: Effect = NotYet("names are looked up by the system's resolver for now");
+const PEERS: Effect =
+    NotYet("peers are not supported yet: one process uses all cores (see workers) and needs none");
+const BUFFERS: Effect = Never("buffers come from a budget of their own");
+const WINDOWS: Effect = Never("it names a Windows service");
+
+settings! {
+    admin_users: List, Items, "", Yes, Now,
+        "Users who may give every command on the console.";
+    application_name_add_host: bool, Flag, "0", Yes, Now,
+        "1 adds ` - host:port` of the client to its application_name at login.";
+    auth_dbname: Option<String>, AuthDb, NULL, Yes, AUTH_QUERY,
+        "Database in which auth_query runs; unset, the one the client asks for.";
+    auth_file: Option<String>, MaybeText, NULL, Yes, Now,
+        "File of user names and secrets. It is read at start and on RELOAD.";
+    auth_hba_file: String, Text, "", Yes, HBA,
+        "Rules that decide per connection, for auth_type = hba.";
+    auth_ident_file: Option<String>, MaybeText, NULL, Yes, HBA,
+        "User name maps for the rules of auth_hba_file.";
+    auth_ldap_options: Option<String>, MaybeText, NULL, Yes, LDAP,
+        "Options for auth_type = ldap, spelled as in pg_hba.conf.";
+    auth_query: String, Sql,
+        "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin",
+        Yes, AUTH_QUERY,
+        "Query that finds the secret of a user who is not in auth_file.";
+    auth_type: AuthType, AUTH_TYPE, "md5", Yes, Now,
+        "How clients prove who they are. cert, hba, pam and ldap are refused for now.";
+    auth_user: Option<String>, MaybeText, NULL, Yes, AUTH_QUERY,
+        "User who runs auth_query.";
+    autodb_idle_timeout: Duration, Seconds, "3600", Yes, Now,
+        "Seconds after which a database made from `*` is forgotten once nobody uses it.";
+    cancel_wait_timeout: Duration, Seconds, "10", Yes, Now,
+        "Seconds a cancel request waits for a connection before it is dropped; 0 for ever.";
+    client_idle_timeout: Duration, Seconds, "0", Yes, Now,
+        "Seconds after which an idle client is disconnected; 0 never.";
+    client_login_timeout: Duration, Seconds, "60", Yes, Now,
+        "Seconds a client may take to log in; 0 for ever.";
+    client_tls13_ciphers: Option<String>, MaybeText, NULL, Yes, TLS,
+        "TLS 1.3 cipher suites offered to clients.";
+    client_tls_ca_file: String, Text, "", Yes, TLS,
+        "Certificates that client certificates are checked against.";
+    client_tls_cert_file: String, Text, "", Yes, TLS,
+        "Certificate shown to clients.";
+    client_tls_ciphers: String, Text, "default", Yes, TLS,
+        "Cipher suites offered to clients up to TLS 1.2.";
+    client_tls_dheparams: String, Text, "auto", Yes, TLS,
+        "Diffie-Hellman parameters for clients: none, auto or legacy.";
+    client_tls_ecdhcurve: String, Text, "auto", Yes, TLS,
+        "Elliptic curve for clients: none, auto or its name.";
+    client_tls_key_file: String, Text, "", Yes, TLS,
+        "Private key of client_tls_cert_file.";
+    client_tls_protocols: String, Text, "secure", Yes, TLS,
+        "TLS versions offered to clients.";
+    client_tls_sslmode: SslMode, SSL_MODE, "disable", Yes, TLS,
+        "Whether clients use TLS. require and stricter are refused for now.";
+    conffile: Option<String>, MaybeText, NULL, Yes, Now,
+        "The file this comes from; changing it makes the next RELOAD read another.";
+    default_pool_size: u32, ANY, "20", Yes, Now,
+        "Servers per pool, that is per database and user; 0 is no limit.";
+    disable_pqexec: bool, Flag, "0", No, Now,
+        "1 refuses the simple query protocol.";
+    dns_max_ttl: Duration, Seconds, "15", Yes, Now,
+        "Seconds for which an address found for a host name is used.";
+    dns_nxdomain_ttl: Duration, Seconds, "15", Yes, Now,
+        "Seconds for which a host name that was not found counts as missing.";
+    dns_zone_check_period: Duration, Seconds, "0", Yes, RESOLVER,
+        "Seconds between looks at the serial numbers of the host names' zones; 0 never.";
+    idle_transaction_timeout: Duration, Seconds, "0", Yes, Now,
+        "Seconds a client may sit idle inside a transaction; 0 for ever.";
+    ignore_startup_parameters: List, Items, "", Yes, Now,
+        "Start-up parameters that are accepted and dropped. `options` drops unknown ones in there.";
+    io_driver: IoDriver, IO_DRIVER, "auto", No, Now,
+        "Interface to the kernel; auto is io_uring where the kernel has and allows it.";
+    job_name: String, Text, "pgbouncer", No, WINDOWS,
+        "Name of the Windows service.";
+    listen_addr: List, Items, "", No, Now,
+        "Addresses or host names to listen on; `*` is all, empty no TCP at all.";
+    listen_backlog: u32, ANY, "128", No, Now,
+        "Connections the kernel queues before they are accepted.";
+    listen_port: u16, Port, "6432", No, Now,
+        "TCP port, and the ending of the Unix socket's name.";
+    log_connections: bool, Flag, "1", Yes, Now,
+        "1 logs every login.";
+    log_disconnections: bool, Flag, "1", Yes, Now,
+        "1 logs every disconnection and its reason.";
+    log_pooler_errors: bool, Flag, "1", Yes, Now,
+        "1 logs the errors that are sent to clients.";
+    log_stats: bool, Flag, "1", Yes, Now,
+        "1 logs a line of averages every stats_period.";
+    logfile: String, Text, "", Yes, Now,
+        "Log file; empty for standard error only. It is opened anew on RELOAD.";
+    login_notify_message: String, Prose, "", Yes, Now,
+        "Notice sent to every client after its login; empty for none.";
+    max_client_conn: u32, ANY, "100", Yes, Now,
+        "Clients at once, those logging in included; console logins are exempt.";
+    max_db_client_connections: u32, ANY, "0", Yes, Now,
+        "Clients per database; 0 is no limit.";
+    max_db_connections: u32, ANY, "0", Yes, Now,
+        "Servers per database over all its users; 0 is no limit.";
+    max_packet_size: u32, POSITIVE, "2147483647", Yes, Now,
+        "Bytes of the largest message that is let through; a larger one ends the connection.";
+    max_prepared_statements: u32, ANY, "200", Yes, Now,
+        "Prepared statements kept per server in transaction and statement mode; 0 is off.";
+    max_user_client_connections: u32, ANY, "0", Yes, Now,
+        "Clients per user; 0 is no limit.";
+    max_user_connections: u32, ANY, "0", Yes, Now,
+        "Servers per user over all databases; 0 is no limit.";
+    min_pool_size: u32, ANY, "0", Yes, Now,
+        "Servers kept open per pool that is in use or has a forced user.";
+    peer_id: u32, Int(0, 65535), "0", Yes, PEERS,
+        "This process's number in [peers]; 0 is no peering.";
+    pidfile: String, Text, "", No, Now,
+        "File for the process number; needed with -d.";
+    pkt_buf: u32, POSITIVE, "4096", No, BUFFERS,
+        "Bytes of a connection's buffer.";
+    pool_mode: PoolMode, POOL_MODE, "session", Yes, Now,
+        "When a server goes back to its pool.";
+    pool_idle_timeout: Duration, Seconds, "0", Yes, Now,
+        "Seconds after which a pool with neither clients nor servers is forgotten; 0 never.";
+    query_timeout: Duration, Seconds, "0", Yes, Now,
+        "Seconds a query may take before its server is closed; 0 for ever.";
+    query_wait_notify: u32, ANY, "5", Yes, Now,
+        "Seconds after which a waiting client gets a notice that it is in line; 0 never.";
+    query_wait_timeout: Duration, Seconds, "120", Yes, Now,
+        "Seconds a client waits for a server before it is disconnected; 0 for ever.";
+    reserve_pool_size: u32, ANY, "0", Yes, Now,
+        "Servers a pool may open beyond its size when clients wait too long; 0 is none.";
+    reserve_pool_timeout: Duration, Seconds, "5", Yes, Now,
+        "Seconds the first in line must have waited before the reserve is used; 0 never.";
+    resolv_conf: String, Text, "", No, RESOLVER,
+        "Resolver configuration in place of /etc/resolv.conf.";
+    sbuf_loopcnt: u32, ANY, "5", Yes, BUFFERS,
+        "Buffers handled per connection before the next one has its turn.";
+    scram_iterations: u32, POSITIVE, "4096", Yes, Now,
+        "SCRAM iterations for secrets that auth_file gives in plain text.";
+    server_check_delay: Duration, Seconds, "30", Yes, Now,
+        "Seconds idle after which a server is checked before its next use; 0 always.";
+    server_check_query: String, Sql, "<empty>", Yes, Now,
+        "Query that checks a server; `<empty>` sends an empty one, nothing turns it off.";
+    server_connect_timeout: Duration, Seconds, "15", Yes, Now,
+        "Seconds that connecting and logging in to a server may take.";
+    server_fast_close: bool, Flag, "0", Yes, Now,
+        "1 closes an obsolete server in session mode after its transaction, with its client.";
+    server_idle_timeout: Duration, Seconds, "600", Yes, Now,
+        "Seconds after which an idle server is closed; 0 never.";
+    server_lifetime: Duration, Seconds, "3600", Yes, Now,
+        "Seconds after which a server is closed once nobody uses it; 0 uses each only once.";
+    server_login_retry: Duration, Seconds, "15", Yes, Now,
+        "Seconds to wait after a failed server login before the next try.";
+    server_reset_query: String, Sql, "DISCARD ALL", Yes, Now,
+        "Query that cleans a server when its client leaves, in session mode.";
+    server_reset_query_always: bool, Flag, "0", Yes, Now,
+        "1 runs server_reset_query in the other pool modes too.";
+    server_round_robin: bool, Flag, "0", Yes, Now,
+        "1 takes the server that was idle longest, 0 the one used last.";
+    server_tls13_ciphers: Option<String>, MaybeText, NULL, Yes, TLS,
+        "TLS 1.3 cipher suites offered to servers.";
+    server_tls_ca_file: String, Text, "", Yes, TLS,
+        "Certificates that server certificates are checked against.";
+    server_tls_cert_file: String, Text, "", Yes, TLS,
+        "Certificate shown to servers.";
+    server_tls_ciphers: String, Text, "default", Yes, TLS,
+        "Cipher suites offered to servers up to TLS 1.2.";
+    server_tls_key_file: String, Text, "", Yes, TLS,
+        "Private key of server_tls_cert_file.";
+    server_tls_protocols: String, Text, "secure", Yes, TLS,
+        "TLS versions offered to servers.";
+    server_tls_sslmode: SslMode, SSL_MODE, "prefer", Yes, TLS,
+        "Whether servers are spoken to in TLS. require and stricter are refused for now.";
+    service_name: Option<String>, MaybeText, NULL, No, WINDOWS,
+        "Another name for job_name.";
+    so_reuseport: bool, Flag, "0", No, PEERS,
+        "1 lets several processes listen on the same port.";
+    stats_period: u32, POSITIVE, "60", Yes, Now,
+        "Seconds that averages are taken over, and between the log's lines of them.";
+    stats_users: List, Items, "", Yes, Now,
+        "Users who may look at the console but change nothing.";
+    suspend_timeout: Duration, Seconds, "10", Yes, Now,
+        "Seconds that SUSPEND waits for buffers to empty before it closes what is left.";
+    syslog: bool, Flag, "0", Yes, SYSLOG,
+        "1 logs to syslog too.";
+    syslog_facility: String, Text, "daemon", Yes, SYSLOG,
+        "Facility of the lines in syslog.";
+    syslog_ident: String, Text, "pgbouncer", Yes, SYSLOG,
+        "Name under which lines appear in syslog.";
+    tcp_defer_accept: u32, ANY, "1", Yes,
+        NotYet("connections are accepted at once for now"),
+        "Anything but 0 lets the kernel hold back connections that have sent nothing.";
+    tcp_keepalive: bool, Flag, "1", Yes, Now,
+        "1 turns TCP keepalive on.";
+    tcp_keepcnt: u32, ANY, "0", Yes, Now,
+        "Keepalive probes unanswered before a connection counts as dead; 0 is the system's.";
+    tcp_keepidle: u32, ANY, "0", Yes, Now,
+        "Seconds of silence before the first keepalive probe; 0 is the system's.";
+    tcp_keepintvl: u32, ANY, "0", Yes, Now,
+        "Seconds between keepalive probes; 0 is the system's.";
+    tcp_socket_buffer: u32, ANY, "0", Yes, Now,
+        "Bytes of the kernel's buffers per connection; 0 is the system's.";
+    tcp_user_timeout: u32, ANY, "0", Yes, Now,
+        "Milliseconds that sent data may stay unacknowledged; 0 is the system's.";
+    track_extra_parameters: List, Items, "IntervalStyle", No, Now,
+        "Parameters that servers report, kept per client besides the usual five.";
+    transaction_timeout: Duration, Seconds, "0", Yes, Now,
+        "Seconds a transaction may take; 0 for ever.";
+    unix_socket_dir: String, Text, "/tmp", No, Now,
+        "Directory of the Unix socket; `@` first is the abstract namespace, empty is none.";
+    unix_socket_group: String, Text, "", No, Now,
+        "Group that owns the Unix socket; empty leaves it alone.";
+    unix_socket_mode: u32, Int(0, 0o7777), "0777", No, Now,
+        "Permissions of the Unix socket, octal when written with a leading 0.";
+    user: Option<String>, MaybeText, NULL, No,
+        NotYet("changing the user is not supported yet: start as the user who is meant"),
+        "System user to become when started as root.";
+    verbose: u32, ANY, NULL, Yes, Now,
+        "How much is logged beyond the usual; each -v adds one.";
+    workers: u32, Int(0, 1024), "0", No, Now,
+        "Threads that serve clients; 0 is one per core this process may use.";
+}
+
+/// What a field holds before its default is read.
+trait Blank {
+    fn blank() -> Self;
+}
+
+macro_rules! blank {
+    ($($type:ty = $value:expr;)*) => {$(
+        impl Blank for $type {
+            fn blank() -> Self {
+                $value
+            }
+        }
+    )*};
+}
+
+blank! {
+    bool = false;
+    u16 = 0;
+    u32 = 0;
+    Duration = Duration::ZERO;
+    String = Self::new();
+    Option<String> = None;
+    List = Self::default();
+    AuthType = Self::Md5;
+    PoolMode = Self::Session;
+    SslMode = Self::Disable;
+    IoDriver = Self::Auto;
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let mut settings = Self::blank();
+        for row in TABLE {
+            // A default that does not read is found by a test, for every row.
+            let _ = row.default.is_none_or(|text| (row.set)(&mut settings, text));
+        }
+        settings
+    }
+}
+
+impl Settings {
+    /// The row of the setting of this name, to the letter.
+    #[must_use]
+    pub fn row(name: &str) -> Option<&'static Row> {
+        TABLE.iter().find(|row| row.name == name)
+    }
+
+    /// The value of `name` as SHOW CONFIG prints it. `None` is NULL, or no such setting.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<String> {
+        Self::row(name).and_then(|row| (row.show)(self))
+    }
+
+    /// The rows of SHOW CONFIG.
+    pub fn shown(&self) -> impl Iterator<Item = Shown> + '_ {
+        // PgBouncer has service_name on Windows only.
+        TABLE.iter().filter(|row| row.name != "service_name").map(|row| Shown {
+            key: row.name,
+            value: (row.show)(self),
+            default: row.default,
+            changeable: row.reloadable == Reloadable::Yes,
+        })
+    }
+
+    /// The query of server_check_query: `None` is no check, the empty text an empty query.
+    #[must_use]
+    pub fn check_query(&self) -> Option<&str> {
+        match self.server_check_query.as_str() {
+            "" => None,
+            "<empty>" => Some(""),
+            query => Some(query),
+        }
+    }
+}
+
+impl Row {
+    /// Reads `text` into its field; `None` if it says nothing of the kind.
+    pub(crate) fn set(&self, settings: &mut Settings, text: &str) -> bool {
+        (self.set)(settings, text)
+    }
+
+    /// As [`Row::set`], for a line of a file, which may end in a comment.
+    pub(crate) fn set_line(&self, settings: &mut Settings, text: &str) -> Option<Set> {
+        let comments = (self.comments)();
+        let bare = before_comment(text, comments);
+        if self.set(settings, bare.unwrap_or(text)) {
+            return Some(match bare {
+                Some(_) => Set::WithoutComment,
+                None if before_comment(text, Comments::Strip).is_some() => Set::WithComment,
+                None => Set::Done,
+            });
+        }
+        None
+    }
+
+    /// Takes over the value that `from` has.
+    pub(crate) fn copy(&self, settings: &mut Settings, from: &Settings) {
+        (self.copy)(settings, from);
+    }
+
+    /// What would be a right value, after "expected ".
+    #[must_use]
+    pub fn expects(&self) -> String {
+        (self.expects)()
+    }
+
+    /// As SHOW CONFIG prints the value.
+    #[must_use]
+    pub fn show(&self, settings: &Settings) -> Option<String> {
+        (self.show)(settings)
+    }
+}
