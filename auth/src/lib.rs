@@ -1,1 +1,25 @@
-//! auth
+//! Who are you, step by step: clients that log in to us, and us logging in to servers.
+//!
+//! Sans-IO: bytes in, a step out. Nonces and salts come as arguments, and what costs thousands of
+//! hashes comes out as a [`Job`] for someone else's thread.
+
+#![no_std]
+
+extern crate alloc;
+
+mod client;
+mod decoy;
+mod job;
+mod md5;
+mod scram;
+mod secret;
+mod server;
+mod userlist;
+
+pub use client::{Accepted, Account, Ask, Claim, ClientAuth, Dice, Method, Step, Unproved, Why};
+pub use decoy::Decoy;
+pub use job::{ClientKeys, Derived, Job, JobKey};
+pub use scram::{ITERATIONS_MAX, Nonce, SCRAM_SHA_256};
+pub use secret::{Digest, Form, Password, Secret, Verifier};
+pub use server::{Answer, Credentials, Fault, ServerAuth};
+pub use userlist::{Flaw, Ill, SECRET_LEN_MAX, USER_LEN_MAX, Userlist};

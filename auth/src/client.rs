@@ -1,0 +1,412 @@
+//! A client proves who it is.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use subtle::{Choice, ConstantTimeEq as _};
+use zeroize::Zeroizing;
+
+use crate::job::Origin;
+use crate::scram::{self, Broken, ClientFinal, ClientFirst, Gs2, Nonce, SCRAM_SHA_256};
+use crate::{ClientKeys, Decoy, Derived, Form, Job, Password, Secret, Verifier, md5};
+
+/// One client's login, from the first question to the verdict.
+///
+/// A user who does not exist, or whose secret cannot serve, is asked the same questions in the
+/// same order against a decoy's secret, and is refused where a wrong password would be.
+pub struct ClientAuth {
+    user: Vec<u8>,
+    /// What the answers are measured against: the user's secret, or a decoy's.
+    secret: Secret,
+    standing: Standing,
+    /// Used for a plain secret only; a verifier brings its own.
+    salt: Vec<u8>,
+    iterations: u32,
+    dice: Dice,
+    state: State,
+}
+
+/// Whether the login can succeed at all.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Standing {
+    Real,
+    Doomed,
+}
+
+/// What the client's next message must be, or what we wait for instead.
+enum State {
+    Cleartext,
+    Md5,
+    SaslInitial,
+    SaslResponse(Exchange),
+    /// A cleartext password is being put through a verifier's derivation.
+    DerivingCleartext,
+    /// Keys are being derived from a plain secret, to hold a proof against.
+    DerivingProof {
+        auth_message: String,
+        proof: [u8; 32],
+    },
+    Over,
+}
+
+/// A SCRAM exchange between its two questions.
+struct Exchange {
+    header: Gs2,
+    /// The client's nonce, then ours.
+    nonce: String,
+    /// Both first messages, each with a comma after it; the proof covers them.
+    said: String,
+}
+
+impl ClientAuth {
+    /// Opens the exchange.
+    #[must_use]
+    pub fn start(claim: Claim<'_>, decoy: &Decoy, dice: Dice) -> (Self, Step) {
+        let Claim { method, user, account } = claim;
+        let exists = !matches!(account, Account::Unknown);
+        let (secret, standing) = match account {
+            Account::Secret(secret) if can_serve(&secret, method) => (secret, Standing::Real),
+            _ => (decoy.secret(user, decoy_form(method, decoy)), Standing::Doomed),
+        };
+        let mut auth = Self {
+            user: user.to_vec(),
+            secret,
+            standing,
+            salt: decoy.salt(user),
+            iterations: decoy.iterations(),
+            dice,
+            state: State::Over,
+        };
+        let step = match method {
+            Method::Any => Step::Accept(Accepted::default()),
+            Method::Trust if exists => Step::Accept(Accepted::default()),
+            Method::Trust => Step::Refuse(Why::Trust),
+            Method::Plain => auth.ask(State::Cleartext, Ask::Cleartext),
+            Method::Md5 if auth.secret.form() != Form::Scram => {
+                let salt = auth.dice.md5_salt;
+                auth.ask(State::Md5, Ask::Md5 { salt })
+            }
+            Method::Md5 | Method::Scram => auth.ask(State::SaslInitial, Ask::Sasl),
+        };
+        (auth, step)
+    }
+
+    /// The body of the client's password message (`p`), after an [`Ask`].
+    pub fn answer(&mut self, body: &[u8]) -> Step {
+        match core::mem::replace(&mut self.state, State::Over) {
+            State::Cleartext => self.cleartext(body),
+            State::Md5 => self.md5(body),
+            State::SaslInitial => self.sasl_initial(body),
+            State::SaslResponse(exchange) => self.sasl_response(exchange, body),
+            State::DerivingCleartext | State::DerivingProof { .. } | State::Over => {
+                Step::Refuse(Why::Unasked)
+            }
+        }
+    }
+
+    /// What the [`Job`] of [`Step::Derive`] came to, or what was remembered of an equal one.
+    pub fn derived(&mut self, derived: &Derived) -> Step {
+        match core::mem::replace(&mut self.state, State::Over) {
+            State::DerivingCleartext => {
+                let Secret::Scram(verifier) = &self.secret else {
+                    return Step::Refuse(Why::Unasked);
+                };
+                let right = derived.stored_key().ct_eq(&verifier.stored_key);
+                self.verdict_on_password(right)
+            }
+            State::DerivingProof { auth_message, proof } => {
+                let verifier = Verifier {
+                    iterations: self.iterations,
+                    salt: core::mem::take(&mut self.salt),
+                    stored_key: derived.stored_key(),
+                    server_key: derived.server_key,
+                };
+                self.prove(&verifier, &auth_message, proof)
+            }
+            _ => Step::Refuse(Why::Unasked),
+        }
+    }
+
+    fn ask(&mut self, state: State, ask: Ask) -> Step {
+        self.state = state;
+        Step::Ask(ask)
+    }
+
+    fn cleartext(&mut self, body: &[u8]) -> Step {
+        let Some(password) = c_string(body) else { return Step::Refuse(Why::Malformed) };
+        let right = match &self.secret {
+            // Hashes, so that the time tells nothing of the length in common.
+            Secret::Plain(stored) => scram::sha256(password).ct_eq(&scram::sha256(stored.bytes())),
+            Secret::Md5(stored) => md5::digest(password, &self.user).ct_eq(&stored.0),
+            Secret::Scram(verifier) => {
+                let job = Job::new(
+                    &self.user,
+                    Password::new(password),
+                    &verifier.salt,
+                    verifier.iterations,
+                    Origin::Claimed,
+                );
+                self.state = State::DerivingCleartext;
+                return Step::Derive(job);
+            }
+        };
+        self.verdict_on_password(right)
+    }
+
+    fn md5(&self, body: &[u8]) -> Step {
+        let Some(answer) = c_string(body) else { return Step::Refuse(Why::Malformed) };
+        let digest = match &self.secret {
+            Secret::Plain(stored) => md5::digest(stored.bytes(), &self.user),
+            Secret::Md5(stored) => stored.0,
+            Secret::Scram(_) => return Step::Refuse(Why::Unasked),
+        };
+        let right = md5::answer(digest, self.dice.md5_salt).ct_eq(answer);
+        self.verdict_on_password(right)
+    }
+
+    fn verdict_on_password(&self, right: Choice) -> Step {
+        if bool::from(right) && self.standing == Standing::Real {
+            Step::Accept(Accepted::default())
+        } else {
+            Step::Refuse(Why::Password)
+        }
+    }
+
+    fn sasl_initial(&mut self, body: &[u8]) -> Step {
+        let first = match sasl_initial_response(body).and_then(ClientFirst::parse) {
+            Ok(first) => first,
+            Err(broken) => return Step::Refuse(Why::Sasl(broken.into())),
+        };
+        let (salt, iterations) = match &self.secret {
+            Secret::Scram(verifier) => (&verifier.salt, verifier.iterations),
+            Secret::Plain(_) | Secret::Md5(_) => (&self.salt, self.iterations),
+        };
+        let nonce = [first.nonce, &scram::base64(&self.dice.nonce)].concat();
+        let question = alloc::format!("r={nonce},s={},i={iterations}", scram::base64(salt));
+        let said = alloc::format!("{},{question},", first.bare);
+        let exchange = Exchange { header: first.header, nonce, said };
+        self.ask(State::SaslResponse(exchange), Ask::SaslContinue(question.into_bytes()))
+    }
+
+    fn sasl_response(&mut self, exchange: Exchange, body: &[u8]) -> Step {
+        let last = match ClientFinal::parse(body) {
+            Ok(last) => last,
+            Err(broken) => return Step::Refuse(Why::Sasl(broken.into())),
+        };
+        if last.binding != scram::base64(exchange.header.text().as_bytes()) {
+            return Step::Refuse(Why::Sasl(Broken("channel binding differs").into()));
+        }
+        if last.nonce != exchange.nonce {
+            return Step::Refuse(Why::Sasl(Broken("nonce differs").into()));
+        }
+        let auth_message = exchange.said + last.without_proof;
+        match self.secret.clone() {
+            Secret::Scram(verifier) => self.prove(&verifier, &auth_message, last.proof),
+            Secret::Plain(password) => {
+                self.state = State::DerivingProof { auth_message, proof: last.proof };
+                let (salt, iterations) = (&self.salt, self.iterations);
+                Step::Derive(Job::new(&self.user, password, salt, iterations, Origin::Stored))
+            }
+            Secret::Md5(_) => Step::Refuse(Why::Unasked),
+        }
+    }
+
+    /// Holds the proof against the verifier. A good one gives away the client's key.
+    fn prove(&self, verifier: &Verifier, auth_message: &str, proof: [u8; 32]) -> Step {
+        let signature = scram::hmac(&verifier.stored_key, &[auth_message.as_bytes()]);
+        let client_key = Zeroizing::new(scram::xor(proof, &signature));
+        let right = scram::sha256(&*client_key).ct_eq(&verifier.stored_key);
+        if !bool::from(right) || self.standing == Standing::Doomed {
+            return Step::Refuse(Why::Sasl(Unproved::Proof));
+        }
+        let signature = scram::hmac(&verifier.server_key, &[auth_message.as_bytes()]);
+        Step::Accept(Accepted {
+            sasl_final: Some(alloc::format!("v={}", scram::base64(&signature)).into_bytes()),
+            keys: Some(ClientKeys {
+                client_key: *client_key,
+                server_key: verifier.server_key,
+                salt: verifier.salt.clone(),
+                iterations: verifier.iterations,
+            }),
+        })
+    }
+}
+
+impl fmt::Debug for ClientAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientAuth(..)")
+    }
+}
+
+/// How a client is asked (`auth_type`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Method {
+    /// Not at all, and whoever it says it is.
+    Any,
+    /// Not at all, but the user must exist.
+    Trust,
+    /// For the password in the clear.
+    Plain,
+    /// By MD5; by SCRAM where a verifier is stored.
+    Md5,
+    /// By SCRAM-SHA-256.
+    Scram,
+}
+
+/// Who the client says it is, and what we know of that user.
+#[derive(Debug)]
+pub struct Claim<'a> {
+    pub method: Method,
+    pub user: &'a [u8],
+    pub account: Account,
+}
+
+/// What is known of a user.
+#[derive(Clone, Debug)]
+pub enum Account {
+    Unknown,
+    /// It exists, but no password is right: none is stored, or it has expired.
+    WithoutSecret,
+    Secret(Secret),
+}
+
+/// Fresh random bytes, for one login.
+#[derive(Clone, Copy, Debug)]
+pub struct Dice {
+    pub nonce: Nonce,
+    pub md5_salt: [u8; 4],
+}
+
+/// What is to be done next.
+#[derive(Debug)]
+pub enum Step {
+    /// Ask the client; its password message goes to [`ClientAuth::answer`].
+    Ask(Ask),
+    /// Have this done elsewhere; the outcome goes to [`ClientAuth::derived`].
+    Derive(Job),
+    /// The client is who it says it is.
+    Accept(Accepted),
+    /// It is not, or did not say so properly. The exchange is over.
+    Refuse(Why),
+}
+
+/// A question: an `Authentication…` message.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Ask {
+    Cleartext,
+    Md5 {
+        salt: [u8; 4],
+    },
+    /// Offer [`SCRAM_SHA_256`], and nothing else.
+    Sasl,
+    /// The data of `AuthenticationSASLContinue`.
+    SaslContinue(Vec<u8>),
+}
+
+/// How a client was let in.
+#[derive(Debug, Default)]
+pub struct Accepted {
+    /// To be sent as `AuthenticationSASLFinal`, before `AuthenticationOk`.
+    pub sasl_final: Option<Vec<u8>>,
+    /// After SCRAM: what can log in to the server in the client's name.
+    pub keys: Option<ClientKeys>,
+}
+
+/// Why a client is refused. The peer is told [`Why::text`] only; the rest is for the log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Why {
+    /// Wrong password, or no such user, or no password that could be right.
+    Password,
+    /// The SASL exchange failed.
+    Sasl(Unproved),
+    /// No such user, where existing is enough.
+    Trust,
+    /// The password message cannot be read.
+    Malformed,
+    /// It spoke out of turn.
+    Unasked,
+}
+
+impl Why {
+    /// What the client is told: the same for a wrong password as for a user that does not exist.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Password | Self::Malformed | Self::Unasked => "password authentication failed",
+            Self::Sasl(_) => "SASL authentication failed",
+            Self::Trust => "\"trust\" authentication failed",
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())?;
+        match self {
+            Self::Sasl(Unproved::Broken(what)) => write!(f, ": {what}"),
+            Self::Malformed => f.write_str(": malformed password message"),
+            Self::Unasked => f.write_str(": unexpected password message"),
+            Self::Password | Self::Sasl(Unproved::Proof) | Self::Trust => Ok(()),
+        }
+    }
+}
+
+/// What was wrong with a SASL exchange.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unproved {
+    /// A message broke the rules; the text says which.
+    Broken(&'static str),
+    /// The proof does not fit.
+    Proof,
+}
+
+impl From<Broken> for Unproved {
+    fn from(Broken(what): Broken) -> Self {
+        Self::Broken(what)
+    }
+}
+
+/// Whether a password can be checked against `secret` by `method` at all.
+fn can_serve(secret: &Secret, method: Method) -> bool {
+    match secret {
+        // PostgreSQL, too, never lets an empty password match.
+        Secret::Plain(password) => !password.bytes().is_empty(),
+        // The digest is of another kind than the one SCRAM needs.
+        Secret::Md5(_) => method != Method::Scram,
+        Secret::Scram(_) => true,
+    }
+}
+
+/// Where the question depends on what is stored, a decoy is asked as most users are. Under SCRAM
+/// it always has a verifier: derivations from plain secrets are remembered, so that a user with a
+/// plain secret usually answers without one as well.
+const fn decoy_form(method: Method, decoy: &Decoy) -> Form {
+    match method {
+        Method::Scram => Form::Scram,
+        Method::Any | Method::Trust | Method::Plain | Method::Md5 => decoy.form(),
+    }
+}
+
+/// A body that is one string: no NUL but the last byte.
+fn c_string(body: &[u8]) -> Option<&[u8]> {
+    match body.split_last() {
+        Some((0, text)) if !text.contains(&0) => Some(text),
+        _ => None,
+    }
+}
+
+/// `SASLInitialResponse`: a mechanism's name, a length, and that many bytes.
+fn sasl_initial_response(body: &[u8]) -> Result<&[u8], Broken> {
+    let end = body.iter().position(|byte| *byte == 0).ok_or(Broken("unterminated mechanism"))?;
+    let (mechanism, rest) = body.split_at(end);
+    if mechanism != SCRAM_SHA_256.as_bytes() {
+        return Err(Broken("the client chose a mechanism that was not offered"));
+    }
+    let (len, data) = rest[1..].split_first_chunk::<4>().ok_or(Broken("length missing"))?;
+    // -1 stands for no data; SCRAM has the client speak first.
+    match usize::try_from(i32::from_be_bytes(*len)) {
+        Ok(len) if len == data.len() => Ok(data),
+        _ => Err(Broken("wrong length of the initial response")),
+    }
+}

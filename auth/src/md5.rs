@@ -1,0 +1,25 @@
+//! PostgreSQL's MD5 login.
+
+use ::md5::{Digest as _, Md5};
+
+/// What is stored of a password: `md5(password + user)`.
+pub(crate) fn digest(password: &[u8], user: &[u8]) -> [u8; 16] {
+    Md5::new().chain_update(password).chain_update(user).finalize().into()
+}
+
+/// The answer to a challenge: `md5` and the hex of `md5(hex(digest) + salt)`.
+pub(crate) fn answer(digest: [u8; 16], salt: [u8; 4]) -> [u8; 35] {
+    let inner: [u8; 16] = Md5::new().chain_update(hex(digest)).chain_update(salt).finalize().into();
+    let mut answer = *b"md5................................";
+    answer[3..].copy_from_slice(&hex(inner));
+    answer
+}
+
+fn hex(digest: [u8; 16]) -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut hex = [0; 32];
+    for (pair, byte) in hex.as_chunks_mut::<2>().0.iter_mut().zip(digest) {
+        *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+    }
+    hex
+}
