@@ -7,8 +7,22 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Address {
     Inet(SocketAddr),
-    /// A unix socket; a path that starts with `@` is in Linux's abstract namespace.
+    /// A unix socket; a path that starts with `@` is in Linux's abstract namespace. The path of
+    /// a unix client is usually empty: it has no name.
     Unix(PathBuf),
+}
+
+impl Address {
+    #[must_use]
+    pub fn is_unix(&self) -> bool {
+        matches!(self, Self::Unix(_))
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::Inet(address)
+    }
 }
 
 /// Both ends, as the kernel told them when the connection came up.

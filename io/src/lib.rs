@@ -5,9 +5,17 @@
 //! This room knows no PostgreSQL, and it is the only one with `unsafe`.
 
 mod address;
+mod any;
 mod buf;
 mod driver;
+mod readiness;
+mod socket;
+mod uring;
 
 pub use address::{Address, Ends};
+pub use any::{AnyDriver, Kind, open};
 pub use buf::Buf;
 pub use driver::{Conn, Done, Driver, Listener, Tuning, Wake, Waker};
+pub use readiness::Readiness;
+pub use socket::{Socket, listen_tcp, listen_unix};
+pub use uring::Uring;

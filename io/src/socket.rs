@@ -1,0 +1,243 @@
+//! Sockets of a real kernel: opening, naming, tuning.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
+
+use crate::{Address, Ends, Tuning};
+
+/// An open socket, listening or connected, on its way into a driver or between two of them.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    /// Came out of a driver by `detach`: its options are set.
+    tuned: bool,
+}
+
+impl Socket {
+    /// Who is at the two ends. Fails where the peer has already gone.
+    pub fn ends(&self) -> io::Result<Ends> {
+        ends(self.as_fd())
+    }
+
+    pub(crate) fn detached(fd: OwnedFd) -> Self {
+        Self { fd, tuned: true }
+    }
+
+    /// The file descriptor, with the options that `tuning` asks for.
+    pub(crate) fn tuned(self, tuning: &Tuning) -> OwnedFd {
+        if !self.tuned {
+            tune(self.fd.as_fd(), tuning);
+        }
+        self.fd
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> Self {
+        socket.fd
+    }
+}
+
+impl From<OwnedFd> for Socket {
+    /// The socket becomes non-blocking.
+    fn from(fd: OwnedFd) -> Self {
+        // Cannot fail on an open socket; and if it did, io_uring does not mind.
+        let _ = SockRef::from(&fd).set_nonblocking(true);
+        Self { fd, tuned: false }
+    }
+}
+
+macro_rules! from_std {
+    ($($kind:ty),*) => {$(
+        impl From<$kind> for Socket {
+            fn from(socket: $kind) -> Self {
+                Self::from(OwnedFd::from(socket))
+            }
+        }
+    )*};
+}
+
+from_std!(TcpListener, TcpStream, UnixListener, UnixStream, socket2::Socket);
+
+/// A TCP listener on `address`, v4 or v6; a v6 one takes no v4 clients.
+pub fn listen_tcp(address: SocketAddr, backlog: u32, reuse_port: bool) -> io::Result<Socket> {
+    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // Without it, a restarted pooler could not bind while old connections linger in TIME_WAIT.
+    socket.set_reuse_address(true)?;
+    if reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    listen(socket, backlog)
+}
+
+/// A unix listener at `path`, or in the abstract namespace if it starts with `@`.
+///
+/// A socket file that a dead process left behind is removed; one that somebody listens at is an
+/// error. `mode` and `group` (a gid) are given to the file where they are said.
+pub fn listen_unix(
+    path: &Path,
+    backlog: u32,
+    mode: Option<u32>,
+    group: Option<u32>,
+) -> io::Result<Socket> {
+    let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    let address = unix_address(path)?;
+    if is_abstract(path) {
+        socket.bind(&address)?;
+        return listen(socket, backlog);
+    }
+    remove_stale(path, &address)?;
+    socket.bind(&address)?;
+    if let Some(gid) = group {
+        std::os::unix::fs::chown(path, None, Some(gid))?;
+    }
+    if let Some(mode) = mode {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    }
+    // Nobody can dial before this, so nobody gets in before the mode is right.
+    listen(socket, backlog)
+}
+
+fn listen(socket: socket2::Socket, backlog: u32) -> io::Result<Socket> {
+    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    Ok(socket.into())
+}
+
+fn is_abstract(path: &Path) -> bool {
+    path.as_os_str().as_bytes().first() == Some(&b'@')
+}
+
+/// As the kernel writes it: an abstract name begins with a zero byte.
+fn unix_address(path: &Path) -> io::Result<SockAddr> {
+    if !is_abstract(path) {
+        return SockAddr::unix(path);
+    }
+    let mut name = path.as_os_str().as_bytes().to_vec();
+    if let Some(first) = name.first_mut() {
+        *first = 0;
+    }
+    SockAddr::unix(std::ffi::OsStr::from_bytes(&name))
+}
+
+/// Remove the socket file of a listener that is no more.
+fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
+    let Ok(file) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !file.file_type().is_socket() {
+        return Ok(()); // bind says that the address is in use, and it is right
+    }
+    let dial = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    dial.set_nonblocking(true)?; // a full backlog must not block us: it too means somebody is there
+    match dial.connect(address) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            // Not one that somebody put there since.
+            match std::fs::symlink_metadata(path) {
+                Ok(now) if now.st_ino() == file.st_ino() => std::fs::remove_file(path),
+                _ => Ok(()),
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        _ => Err(io::Error::new(io::ErrorKind::AddrInUse, "unix socket is in use")),
+    }
+}
+
+/// A new socket for dialling `to`, and the address as the kernel writes it.
+pub(crate) fn for_dialling(to: &Address, tuning: &Tuning) -> io::Result<(OwnedFd, SockAddr)> {
+    let address = match to {
+        Address::Inet(address) => SockAddr::from(*address),
+        Address::Unix(path) => unix_address(path)?,
+    };
+    let socket = socket2::Socket::new(address.domain(), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    let fd = OwnedFd::from(socket);
+    tune(fd.as_fd(), tuning);
+    Ok((fd, address))
+}
+
+/// Set what `tuning` asks for. What the kernel refuses stays as it was: a connection with the
+/// system's keepalive is better than none.
+fn tune(fd: BorrowedFd<'_>, tuning: &Tuning) {
+    let socket = SockRef::from(&fd);
+    if socket.set_tcp_nodelay(true).is_err() {
+        return; // a unix socket has none of these options
+    }
+    if tuning.keepalive && socket.set_keepalive(true).is_ok() {
+        let mut keepalive = TcpKeepalive::new();
+        if tuning.keepidle_s > 0 {
+            keepalive = keepalive.with_time(Duration::from_secs(tuning.keepidle_s.into()));
+        }
+        if tuning.keepintvl_s > 0 {
+            keepalive = keepalive.with_interval(Duration::from_secs(tuning.keepintvl_s.into()));
+        }
+        if tuning.keepcnt > 0 {
+            keepalive = keepalive.with_retries(tuning.keepcnt);
+        }
+        let _ = socket.set_tcp_keepalive(&keepalive);
+    }
+    if tuning.user_timeout_ms > 0 {
+        let timeout = Duration::from_millis(tuning.user_timeout_ms.into());
+        let _ = socket.set_tcp_user_timeout(Some(timeout));
+    }
+    if tuning.socket_buffer > 0 {
+        let bytes = tuning.socket_buffer as usize;
+        let _ = socket.set_recv_buffer_size(bytes);
+        let _ = socket.set_send_buffer_size(bytes);
+    }
+}
+
+/// Who is at the two ends of `fd`.
+pub(crate) fn ends(fd: BorrowedFd<'_>) -> io::Result<Ends> {
+    let socket = SockRef::from(&fd);
+    let peer = address(&socket.peer_addr()?)?;
+    let local = address(&socket.local_addr()?)?;
+    let credentials =
+        if peer.is_unix() { rustix::net::sockopt::socket_peercred(fd).ok() } else { None };
+    Ok(Ends {
+        peer,
+        local,
+        uid: credentials.map(|known| known.uid.as_raw()),
+        pid: credentials.and_then(|known| u32::try_from(known.pid.as_raw_nonzero().get()).ok()),
+    })
+}
+
+fn address(raw: &SockAddr) -> io::Result<Address> {
+    if let Some(address) = raw.as_socket() {
+        return Ok(Address::Inet(address));
+    }
+    if !raw.is_unix() {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "neither IP nor unix socket"));
+    }
+    let path = match (raw.as_pathname(), raw.as_abstract_namespace()) {
+        (Some(path), _) => path.to_path_buf(),
+        (None, Some(name)) => {
+            let name = [b"@", name].concat();
+            PathBuf::from(<std::ffi::OsStr as OsStrExt>::from_bytes(&name))
+        }
+        (None, None) => PathBuf::new(),
+    };
+    Ok(Address::Unix(path))
+}
