@@ -11,6 +11,9 @@ pub enum Action {
     /// up to `count` times; for each `Open` dial a server and say [`crate::Pool::connecting`], at
     /// the first other answer say [`crate::Pool::denied`] and stop.
     Want { count: u32 },
+    /// The bank called ([`crate::Pool::retry`]), and nobody here wants a slot any more: say
+    /// [`crate::Bank::declined`], so that it calls the next.
+    Decline,
     /// Run `server_check_query` on `server` (it is in `testing`), then `release` or `lost`.
     Check { server: ServerId },
     /// Close `server`, which no client holds and which has already left the pool. The slot goes

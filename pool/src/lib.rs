@@ -20,6 +20,12 @@
 //!                           idle ⇄ used   idle ──▶ leaving (to another worker)
 //! ```
 
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
 mod action;
 mod bank;
 mod board;
@@ -27,7 +33,7 @@ mod pool;
 mod time;
 
 pub use action::{Action, CloseReason, RefuseReason};
-pub use bank::{Answer, Bank, BankLimits, Call, Calling};
+pub use bank::{Answer, Bank, BankLimits, Call, Calling, Failure};
 pub use board::Board;
 pub use pool::{Counts, Limits, Place, Pool};
 pub use time::{Duration, Instant};
