@@ -23,3 +23,4 @@ pub use scram::{ITERATIONS_MAX, Nonce, SCRAM_SHA_256};
 pub use secret::{Digest, Form, Password, Secret, Verifier};
 pub use server::{Answer, Credentials, Fault, ServerAuth};
 pub use userlist::{Flaw, Ill, SECRET_LEN_MAX, USER_LEN_MAX, Userlist};
+pub use zeroize::Zeroizing;

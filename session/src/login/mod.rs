@@ -1,1 +1,15 @@
 //! Logging in: a client to us, and us to a server.
+
+mod client;
+mod inbox;
+mod options;
+mod policy;
+mod server;
+
+pub use client::{
+    AuthPlan, ClientLogin, Facts, MESSAGE_MAX, MINOR_MAX, Refusal, Replication, Step, fatal,
+    key_len, welcome,
+};
+pub use options::{BadOptions, Setting, options};
+pub use policy::{Policy, TRACKED, Unsupported};
+pub use server::{Failure, Greeting, Opening, ServerLogin, ServerStep};
