@@ -9,6 +9,9 @@ type Db<'a> = &'a Database;
 type User<'a> = Option<&'a UserRow>;
 
 /// Limits and times as they hold for a pool. `None` is "no limit" or "never".
+///
+/// A user's own `0` takes a limit away, and makes `query_wait_timeout` endless; the user's other
+/// times are only looked at when they are positive. That is PgBouncer's rule, and files rely on it.
 impl Config {
     #[must_use]
     pub fn pool_mode(&self, db: Db<'_>, user: User<'_>) -> PoolMode {
@@ -73,25 +76,25 @@ impl Config {
     #[must_use]
     pub fn query_timeout(&self, _: Db<'_>, user: User<'_>) -> Option<Duration> {
         let own = user.and_then(|user| user.query_timeout);
-        some(own.unwrap_or(self.settings.query_timeout))
+        own.and_then(some).or_else(|| some(self.settings.query_timeout))
     }
 
     #[must_use]
     pub fn idle_transaction_timeout(&self, _: Db<'_>, user: User<'_>) -> Option<Duration> {
         let own = user.and_then(|user| user.idle_transaction_timeout);
-        some(own.unwrap_or(self.settings.idle_transaction_timeout))
+        own.and_then(some).or_else(|| some(self.settings.idle_transaction_timeout))
     }
 
     #[must_use]
     pub fn transaction_timeout(&self, _: Db<'_>, user: User<'_>) -> Option<Duration> {
         let own = user.and_then(|user| user.transaction_timeout);
-        some(own.unwrap_or(self.settings.transaction_timeout))
+        own.and_then(some).or_else(|| some(self.settings.transaction_timeout))
     }
 
     #[must_use]
     pub fn client_idle_timeout(&self, _: Db<'_>, user: User<'_>) -> Option<Duration> {
         let own = user.and_then(|user| user.client_idle_timeout);
-        some(own.unwrap_or(self.settings.client_idle_timeout))
+        own.and_then(some).or_else(|| some(self.settings.client_idle_timeout))
     }
 
     /// Where the servers of `db` are; never empty.

@@ -30,6 +30,13 @@ impl Problem {
         Self { what: what.into(), place: None, hint: None }
     }
 
+    /// In PgBouncer's words.
+    pub(crate) fn invalid(value: &str, name: &str) -> Self {
+        // A value may be a megabyte.
+        let shown: String = value.chars().take(200).collect();
+        Self::new(format!("invalid value \"{shown}\" for parameter {name}"))
+    }
+
     pub(crate) fn at(mut self, place: &Place) -> Self {
         self.place = Some(place.clone());
         self
@@ -46,6 +53,31 @@ impl Problem {
             Some(near) => self.hint(format!("did you mean \"{near}\"?")),
             None => self,
         }
+    }
+}
+
+/// What reading has met with so far.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) errors: Vec<Problem>,
+    pub(crate) warnings: Vec<Problem>,
+}
+
+/// Nobody reads further, and a file of nonsense would make one for every line.
+const ERRORS_MAX: usize = 100;
+
+impl Findings {
+    pub(crate) fn error(&mut self, problem: Problem) {
+        self.errors.push(problem);
+    }
+
+    pub(crate) fn warn(&mut self, problem: Problem) {
+        self.warnings.push(problem);
+    }
+
+    /// Whether there is no point in going on.
+    pub(crate) fn full(&self) -> bool {
+        self.errors.len() >= ERRORS_MAX
     }
 }
 
