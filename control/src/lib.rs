@@ -1,1 +1,6 @@
-//! control
+//! The slow side: what takes milliseconds to seconds and must never be waited for by a worker.
+//! Work comes by mail, and the answer is a call of what was sent along with it.
+
+mod control;
+
+pub use control::{Control, Limits, Mailbox, Refused};

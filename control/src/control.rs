@@ -1,0 +1,253 @@
+//! The control threads: one makes keys, a few ask for host names.
+
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use auth::{Derived, Job};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select_biased};
+
+/// The slow side, as long as it is not stopped or dropped.
+pub struct Control {
+    mailbox: Mailbox,
+    /// Nothing is ever sent: when it is dropped, the threads go home.
+    open: Option<Sender<Never>>,
+    keys: Option<JoinHandle<()>>,
+}
+
+enum Never {}
+
+impl Control {
+    /// Starts the threads. Fails if the kernel has none to give.
+    pub fn start(limits: Limits) -> io::Result<Self> {
+        Self::start_with(limits, Arc::new(resolve))
+    }
+
+    fn start_with(limits: Limits, resolve: Arc<Resolve>) -> io::Result<Self> {
+        let (open, closed) = bounded(0);
+        let (derive, derivations) = bounded::<Derivation>(limits.derivations);
+        let (look_up, lookups) = bounded::<Lookup>(limits.lookups);
+        let keys = {
+            let closed = closed.clone();
+            let work = move |Derivation { job, reply }| reply(job.run());
+            spawn("keys".into(), move || serve(&derivations, &closed, work))?
+        };
+        for number in 0..limits.resolvers.max(1) {
+            let (lookups, closed, resolve) = (lookups.clone(), closed.clone(), resolve.clone());
+            let work = move |Lookup { host, reply }: Lookup| reply(resolve(&host));
+            // Not kept: a resolver may hang in the system's library for as long as that likes, and
+            // nobody should wait for it at the end.
+            spawn(format!("names-{number}"), move || serve(&lookups, &closed, work))?;
+        }
+        Ok(Self { mailbox: Mailbox { derive, look_up }, open: Some(open), keys: Some(keys) })
+    }
+
+    /// Where work is put in, from any thread.
+    #[must_use]
+    pub fn mailbox(&self) -> Mailbox {
+        self.mailbox.clone()
+    }
+
+    /// Finishes the derivation at hand, and drops all else unanswered.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        drop(self.open.take());
+        if let Some(keys) = self.keys.take() {
+            // What panics in there is caught there.
+            let _ = keys.join();
+        }
+    }
+}
+
+/// How much the slow side takes on.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most derivations in line. One takes a millisecond or more.
+    pub derivations: usize,
+    /// Most host names in line.
+    pub lookups: usize,
+    /// Threads that ask for host names, at least one. Each can be held up by one dead name server.
+    pub resolvers: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { derivations: 1024, lookups: 1024, resolvers: 4 }
+    }
+}
+
+/// Where work is put in. What is refused is dropped, and its `reply` never called.
+#[derive(Clone)]
+pub struct Mailbox {
+    derive: Sender<Derivation>,
+    look_up: Sender<Lookup>,
+}
+
+impl Mailbox {
+    /// Has `job` done; `reply` is called on another thread, and should only pass the outcome on.
+    pub fn derive(
+        &self,
+        job: Job,
+        reply: impl FnOnce(Derived) + Send + 'static,
+    ) -> Result<(), Refused> {
+        put(&self.derive, Derivation { job, reply: Box::new(reply) })
+    }
+
+    /// Asks the system for the addresses of `host`, which may be an address itself. There is at
+    /// least one if it does not fail; none comes twice.
+    pub fn look_up(
+        &self,
+        host: &str,
+        reply: impl FnOnce(io::Result<Vec<IpAddr>>) + Send + 'static,
+    ) -> Result<(), Refused> {
+        put(&self.look_up, Lookup { host: host.into(), reply: Box::new(reply) })
+    }
+}
+
+/// Work that was not taken on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refused {
+    /// The line is at its limit.
+    Full,
+    /// The slow side has been stopped.
+    Stopped,
+}
+
+struct Derivation {
+    job: Job,
+    reply: Box<dyn FnOnce(Derived) + Send>,
+}
+
+struct Lookup {
+    host: String,
+    reply: Box<dyn FnOnce(io::Result<Vec<IpAddr>>) + Send>,
+}
+
+type Resolve = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
+
+fn put<T>(line: &Sender<T>, work: T) -> Result<(), Refused> {
+    line.try_send(work).map_err(|error| match error {
+        TrySendError::Full(_) => Refused::Full,
+        TrySendError::Disconnected(_) => Refused::Stopped,
+    })
+}
+
+fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name).spawn(work)
+}
+
+/// One thread's life.
+fn serve<T>(line: &Receiver<T>, closed: &Receiver<Never>, work: impl Fn(T)) {
+    loop {
+        let next = select_biased! {
+            recv(closed) -> _ => return,
+            recv(line) -> next => next,
+        };
+        let Ok(next) = next else { return };
+        // A reply that panics costs its own answer, and not everyone's after it.
+        let _ = catch_unwind(AssertUnwindSafe(|| work(next)));
+    }
+}
+
+fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
+    let mut addresses = Vec::new();
+    for address in (host, 0).to_socket_addrs()? {
+        if !addresses.contains(&address.ip()) {
+            addresses.push(address.ip());
+        }
+    }
+    if addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use auth::{Account, Claim, ClientAuth, Decoy, Dice, Form, Method, Secret, Step};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// What a client's password, held against a verifier, gives to do.
+    fn job() -> Job {
+        let verifier = Secret::parse(
+            b"SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
+              WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=",
+        );
+        let claim =
+            Claim { method: Method::Plain, user: b"ann", account: Account::Secret(verifier) };
+        let dice = Dice { nonce: [1; 18], md5_salt: [2; 4] };
+        let decoy = Decoy::new([3; 32], 4096, Form::Scram);
+        let (mut auth, _) = ClientAuth::start(claim, &decoy, dice);
+        match auth.answer(b"pencil\0") {
+            Step::Derive(job) => job,
+            other => panic!("nothing to derive: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn keys_and_names_are_answered() {
+        let control = Control::start(Limits::default()).expect("threads");
+        let (done, seen) = bounded(2);
+        let keys = done.clone();
+        control
+            .mailbox()
+            .derive(job(), move |_| keys.send("keys").expect("awaited"))
+            .expect("room");
+        assert_eq!(seen.recv_timeout(PATIENCE), Ok("keys"));
+
+        let (names, found) = bounded(1);
+        let reply = move |result| names.send(result).expect("awaited");
+        control.mailbox().look_up("127.0.0.1", reply).expect("room");
+        let found = found.recv_timeout(PATIENCE).expect("answered").expect("an address");
+        assert_eq!(found, [IpAddr::from([127, 0, 0, 1])]);
+    }
+
+    /// Every resolver hangs in a dead name server; keys are made all the same, and what exceeds
+    /// the line is refused at once. Nor does the end wait for them.
+    #[test]
+    fn slow_names_delay_no_keys() {
+        let (let_go, held) = bounded::<()>(0);
+        let resolve = move |_: &str| {
+            let _ = held.recv();
+            Err(io::Error::other("dead"))
+        };
+        let limits = Limits { derivations: 1, lookups: 1, resolvers: 2 };
+        let control = Control::start_with(limits, Arc::new(resolve)).expect("threads");
+        let mailbox = control.mailbox();
+        // Two held, one in line; how soon they are taken is the threads' affair.
+        let mut taken = 0;
+        while taken < 3 {
+            taken += usize::from(mailbox.look_up("slow", |_| {}).is_ok());
+            thread::yield_now();
+        }
+        assert_eq!(mailbox.look_up("slow", |_| {}), Err(Refused::Full));
+
+        let (done, seen) = bounded(1);
+        mailbox.derive(job(), move |_| done.send(()).expect("awaited")).expect("room");
+        assert_eq!(seen.recv_timeout(PATIENCE), Ok(()));
+        control.stop();
+        assert_eq!(mailbox.derive(job(), |_| {}), Err(Refused::Stopped));
+        drop(let_go);
+    }
+
+    #[test]
+    fn a_reply_that_panics_costs_only_itself() {
+        let control = Control::start(Limits::default()).expect("threads");
+        control.mailbox().derive(job(), |_| panic!("on purpose")).expect("room");
+        let (done, seen) = bounded(1);
+        control.mailbox().derive(job(), move |_| done.send(()).expect("awaited")).expect("room");
+        assert_eq!(seen.recv_timeout(PATIENCE), Ok(()));
+    }
+}
