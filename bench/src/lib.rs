@@ -1,0 +1,17 @@
+//! What a run needs: load, a server, a floor, poolers to start, and clocks to hold to them.
+
+pub mod address;
+pub mod backend;
+pub mod canned;
+pub mod client;
+pub mod compare;
+pub mod floor;
+pub mod frames;
+pub mod load;
+pub mod noise;
+pub mod pooler;
+pub mod process;
+pub mod ring;
+pub mod sample;
+pub mod script;
+pub mod tidy;
