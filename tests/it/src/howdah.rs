@@ -453,7 +453,7 @@ impl Howdah {
 impl Drop for Howdah {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let log = [self.said(), self.log()].concat();
+            let log = if self.log().is_empty() { self.said() } else { self.log() };
             let lines: Vec<_> = log.lines().collect();
             eprintln!(
                 "--- the pooler's last lines\n{}\n---",

@@ -43,6 +43,13 @@ pub enum Heard {
     Closed,
 }
 
+impl Heard {
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        matches!(self, Self::Quiet)
+    }
+}
+
 impl Raw {
     /// # Errors
     /// When nobody listens.
@@ -313,6 +320,20 @@ impl Raw {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
         };
+    }
+
+    /// The same connection once more, so that one thread can listen while another speaks.
+    ///
+    /// # Panics
+    /// When descriptors run out.
+    #[must_use]
+    pub fn listener(&self) -> Self {
+        let stream = match &self.stream {
+            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone().expect("a descriptor")),
+            Stream::Unix(stream) => Stream::Unix(stream.try_clone().expect("a descriptor")),
+        };
+        let (address, welcome) = (self.address.clone(), Reply::default());
+        Self { stream, address, inbox: Vec::new(), read: 0, key: None, welcome }
     }
 
     /// Ends with a TCP reset, as a crashed or firewalled client does.
