@@ -5,6 +5,7 @@
 //! answers with what came of it. What the views show comes as [`Facts`], which every worker fills
 //! in for its own part and which add up.
 
+mod bind;
 mod cell;
 mod command;
 mod console;
@@ -12,6 +13,7 @@ mod courtesy;
 mod docs;
 mod facts;
 mod grammar;
+mod portal;
 mod refusal;
 mod reply;
 mod role;
@@ -19,6 +21,7 @@ mod views;
 
 pub use command::{Command, Shutdown};
 pub use console::{Answer, Console, Next};
+pub use docs::manual;
 pub use facts::{
     Address, Cache, ClientFacts, ClientState, ConfigRow, DatabaseFacts, DnsHostFacts, DnsZoneFacts,
     Facts, FdFacts, ListFacts, MemoryFacts, PauseState, PeerFacts, PeerPoolFacts, PoolFacts,
