@@ -1,4 +1,19 @@
 //! What a client and a server say to each other, and what we make of it. Bytes in, bytes and
 //! verdicts out: no socket, clock or dice.
 
+mod client;
+mod flow;
 pub mod login;
+mod relay;
+mod rules;
+mod server;
+mod statements;
+mod vars;
+
+pub use client::ClientSide;
+pub use flow::{Counted, Flow, Owned, Pieces};
+pub use relay::{Heard, Said, Unlinked, from_client, from_server, unlinked};
+pub use rules::{Fault, Mode, Rules};
+pub use server::{Own, ServerSide};
+pub use statements::{Statement, Statements};
+pub use vars::{Tracked, Vars, differing};

@@ -1,0 +1,240 @@
+//! Tracked parameters: settings that servers report, and that follow a client from server to server.
+
+use std::sync::Arc;
+
+/// Parameters tracked always. `client_encoding` first: it says how the rest is to be read.
+const ALWAYS: [&str; 5] =
+    ["client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings", "application_name"];
+
+/// Parameters that are lists of quoted names. `SET x = 'a, b'` would make one name of it.
+const LISTS: [&str; 2] = ["search_path", "temp_tablespaces"];
+
+/// Which parameters are tracked, in the order in which they are set.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Tracked(Arc<[Box<str>]>);
+
+impl Tracked {
+    /// The usual five and `extra` (`track_extra_parameters`). What is no parameter's name is left
+    /// out: it could not be set, and must not become part of a query.
+    #[must_use]
+    pub fn new<'a>(extra: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut names: Vec<Box<str>> = Vec::new();
+        for name in ALWAYS.into_iter().chain(extra) {
+            let proper = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
+            if proper && !names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+                names.push(name.into());
+            }
+        }
+        Self(names.into())
+    }
+
+    /// Where in the list a parameter stands. Upper and lower case are the same, as in PostgreSQL.
+    #[must_use]
+    pub fn position(&self, name: &[u8]) -> Option<usize> {
+        self.0.iter().position(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// The names, as they are spelled in a `SET`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|name| &**name)
+    }
+}
+
+impl Default for Tracked {
+    fn default() -> Self {
+        Self::new(["IntervalStyle"])
+    }
+}
+
+/// The values of the tracked parameters on one connection. A clone costs one counter.
+#[derive(Clone, Debug)]
+pub struct Vars(Arc<Values>);
+
+#[derive(Clone, Debug)]
+struct Values {
+    tracked: Tracked,
+    /// One for each of `tracked`; `None` was never told.
+    values: Box<[Option<Box<[u8]>>]>,
+}
+
+impl Vars {
+    /// Nothing known yet.
+    #[must_use]
+    pub fn new(tracked: &Tracked) -> Self {
+        let values = vec![None; tracked.0.len()].into();
+        Self(Arc::new(Values { tracked: tracked.clone(), values }))
+    }
+
+    /// A parameter has this value now. Whether it is a tracked one.
+    pub fn set(&mut self, name: &[u8], value: &[u8]) -> bool {
+        let Some(at) = self.0.tracked.position(name) else { return false };
+        if self.0.values.get(at).is_some_and(|old| old.as_deref() != Some(value))
+            && let Some(place) = Arc::make_mut(&mut self.0).values.get_mut(at)
+        {
+            *place = Some(value.into());
+        }
+        true
+    }
+
+    /// The value of a parameter, if it is tracked and known.
+    #[must_use]
+    pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        self.0.values.get(self.0.tracked.position(name)?)?.as_deref()
+    }
+
+    /// Names and values of all that are known.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let values = self.0.tracked.names().zip(&self.0.values);
+        values.filter_map(|(name, value)| Some((name, value.as_deref()?)))
+    }
+
+    /// Take over what `other` knows. Where that leaves no difference, both share one copy, and the
+    /// next comparison is of two addresses.
+    pub fn adopt(&mut self, other: &Self) {
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return;
+        }
+        for (name, value) in other.iter() {
+            self.set(name.as_bytes(), value);
+        }
+        if self == other {
+            self.0 = Arc::clone(&other.0);
+        }
+    }
+}
+
+impl PartialEq for Vars {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+            || (self.0.values == other.0.values && self.0.tracked == other.0.tracked)
+    }
+}
+
+impl Eq for Vars {}
+
+/// Append to `out` one query text that gives the server the client's values. `false`, and nothing
+/// appended, if it has them. A parameter of which either never heard stays as it is.
+pub fn differing(client: &Vars, server: &Vars, out: &mut Vec<u8>) -> bool {
+    if client == server {
+        return false;
+    }
+    let start = out.len();
+    for (name, value) in client.iter() {
+        let known = server.value(name.as_bytes());
+        if known.is_some_and(|known| known != value) {
+            assign(out, name, value);
+        }
+    }
+    out.len() > start
+}
+
+fn assign(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    if LISTS.iter().any(|list| list.eq_ignore_ascii_case(name)) {
+        out.extend_from_slice(b"SELECT pg_catalog.set_config('");
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"',");
+        quote(out, value);
+        out.extend_from_slice(b",false);");
+    } else {
+        out.extend_from_slice(b"SET ");
+        out.extend_from_slice(name.as_bytes());
+        out.push(b'=');
+        quote(out, value);
+        out.push(b';');
+    }
+}
+
+/// A literal that means the same whatever `standard_conforming_strings` says.
+///
+/// With a backslash in it, it holds neither a backslash of its own nor a quote, only their codes: in
+/// an encoding that takes the first byte of `\x5c` for the second half of a character, a doubled
+/// backslash would leave one behind to do harm.
+fn quote(out: &mut Vec<u8>, value: &[u8]) {
+    let escaped = value.contains(&b'\\');
+    out.extend_from_slice(if escaped { b"E'" } else { b"'" });
+    for byte in value {
+        match byte {
+            b'\\' => out.extend_from_slice(b"\\x5c"),
+            b'\'' if escaped => out.extend_from_slice(b"\\x27"),
+            b'\'' => out.extend_from_slice(b"''"),
+            byte => out.push(*byte),
+        }
+    }
+    out.push(b'\'');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vars(values: &[(&str, &str)]) -> Vars {
+        let mut vars = Vars::new(&Tracked::new(["IntervalStyle", "search_path", "no good; name"]));
+        for (name, value) in values {
+            assert!(vars.set(name.as_bytes(), value.as_bytes()), "{name} is tracked");
+        }
+        vars
+    }
+
+    fn set(client: &[(&str, &str)], server: &[(&str, &str)]) -> String {
+        let mut out = Vec::new();
+        let differs = differing(&vars(client), &vars(server), &mut out);
+        assert_eq!(differs, !out.is_empty());
+        String::from_utf8(out).expect("made of text")
+    }
+
+    #[test]
+    fn only_what_differs_is_set_in_one_text() {
+        let server = [("DateStyle", "ISO, MDY"), ("TimeZone", "UTC"), ("application_name", "")];
+        assert_eq!(set(&[("timezone", "UTC")], &server), "");
+        assert_eq!(
+            set(
+                &[("APPLICATION_NAME", "psql"), ("TimeZone", "UTC"), ("datestyle", "German")],
+                &server
+            ),
+            "SET DateStyle='German';SET application_name='psql';"
+        );
+    }
+
+    /// The server never reported it: perhaps it has no such parameter.
+    #[test]
+    fn what_the_server_does_not_report_is_not_set() {
+        assert_eq!(set(&[("IntervalStyle", "iso_8601")], &[("TimeZone", "UTC")]), "");
+    }
+
+    #[test]
+    fn values_cannot_get_out_of_their_quotes() {
+        let server = [("application_name", "")];
+        let app = |value| set(&[("application_name", value)], &server);
+        assert_eq!(app("it's"), "SET application_name='it''s';");
+        assert_eq!(app(r"\'; drop"), r"SET application_name=E'\x5c\x27; drop';");
+        assert_eq!(app(r"a\"), r"SET application_name=E'a\x5c';");
+    }
+
+    #[test]
+    fn a_list_of_names_stays_a_list() {
+        assert_eq!(
+            set(&[("search_path", r#""$user", public"#)], &[("search_path", "app")]),
+            r#"SELECT pg_catalog.set_config('search_path','"$user", public',false);"#
+        );
+    }
+
+    /// The server calls `ISO` `ISO, MDY`; the client takes that over, and is not set again.
+    #[test]
+    fn the_servers_spelling_is_adopted_and_shared() {
+        let mut client = vars(&[("DateStyle", "ISO"), ("TimeZone", "UTC")]);
+        let server = vars(&[("DateStyle", "ISO, MDY"), ("TimeZone", "UTC")]);
+        client.adopt(&server);
+        assert_eq!(client.value(b"datestyle"), Some(&b"ISO, MDY"[..]));
+        assert!(Arc::ptr_eq(&client.0, &server.0));
+        client.set(b"TimeZone", b"UTC");
+        assert!(Arc::ptr_eq(&client.0, &server.0), "nothing changed");
+        client.set(b"TimeZone", b"CET");
+        assert_eq!(server.value(b"TimeZone"), Some(&b"UTC"[..]));
+    }
+
+    #[test]
+    fn names_that_are_no_names_are_not_tracked() {
+        assert_eq!(Tracked::new(["x y", "a;b", "", "timezone", "ok.fine"]).names().count(), 6);
+    }
+}
