@@ -87,6 +87,15 @@ impl Host {
     }
 }
 
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(text) | Self::UnixDir(text) | Self::Abstract(text) => f.write_str(text),
+            Self::Ip(ip) => ip.fmt(f),
+        }
+    }
+}
+
 impl Database {
     /// What the database is called on the server.
     #[must_use]

@@ -97,6 +97,20 @@ impl Config {
         own.and_then(some).or_else(|| some(self.settings.client_idle_timeout))
     }
 
+    /// Files this process may come to have open, reckoned as PgBouncer does for its line in the
+    /// log: clients, the servers of every pool that `users` users can make, two for the console,
+    /// and ten to spare. A pool without a limit counts for nothing.
+    #[must_use]
+    pub fn fds_expected(&self, users: usize) -> u64 {
+        let pools = self.databases.values().map(|db| {
+            let users = if db.user.is_some() { 1 } else { users as u64 };
+            let size = self.pool_size(db, None).map_or(0, |size| u64::from(size.get()));
+            users.saturating_mul(size)
+        });
+        let clients = u64::from(self.settings.max_client_conn);
+        pools.fold(clients + 2 + 10, u64::saturating_add)
+    }
+
     /// Where the servers of `db` are; never empty.
     #[must_use]
     pub fn hosts(&self, db: Db<'_>) -> Vec<Host> {
@@ -111,4 +125,99 @@ impl Config {
 /// Zero is "never".
 fn some(time: Duration) -> Option<Duration> {
     (!time.is_zero()).then_some(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+
+    fn secs(n: u64) -> Option<Duration> {
+        Some(Duration::from_secs(n))
+    }
+
+    /// Every limit is set in all the places it can be, with a value that tells which.
+    #[test]
+    fn the_user_goes_before_the_database_and_that_before_the_setting() {
+        let text = "[pgbouncer]
+            default_pool_size = 1\n min_pool_size = 2\n reserve_pool_size = 3
+            query_wait_timeout = 4\n server_lifetime = 5\n max_db_connections = 6
+            max_db_client_connections = 7\n max_user_connections = 8
+            max_user_client_connections = 9\n query_timeout = 10\n transaction_timeout = 11
+            idle_transaction_timeout = 12\n client_idle_timeout = 13
+            [databases]
+            plain =
+            own = pool_size=21 min_pool_size=22 reserve_pool=23 query_wait_timeout=24 \
+                server_lifetime=25 max_db_connections=26 max_db_client_connections=27 \
+                pool_mode=transaction
+            [users]
+            own = pool_size=31 reserve_pool_size=33 query_wait_timeout=34 \
+                max_user_connections=38 max_user_client_connections=39 query_timeout=40 \
+                transaction_timeout=41 idle_transaction_timeout=42 client_idle_timeout=43 \
+                pool_mode=statement";
+        let config = parse(&text.replace("\\\n", "")).expect("a good configuration");
+        let n = |n: Option<NonZeroU32>| n.map_or(0, NonZeroU32::get);
+        let all = |db: &str, user: Option<&str>| {
+            let db = &config.databases[db];
+            let user = user.map(|name| &*config.users[name]);
+            let counts = [
+                n(config.pool_size(db, user)),
+                config.min_pool_size(db, user),
+                config.reserve_pool_size(db, user),
+                n(config.max_db_connections(db, user)),
+                n(config.max_db_client_connections(db, user)),
+                n(config.max_user_connections(db, user)),
+                n(config.max_user_client_connections(db, user)),
+            ];
+            let times = [
+                config.query_wait_timeout(db, user),
+                Some(config.server_lifetime(db, user)),
+                config.query_timeout(db, user),
+                config.transaction_timeout(db, user),
+                config.idle_transaction_timeout(db, user),
+                config.client_idle_timeout(db, user),
+            ];
+            (config.pool_mode(db, user), counts, times)
+        };
+        let global = ([1, 2, 3, 6, 7, 8, 9], [4, 5, 10, 11, 12, 13].map(secs));
+        assert_eq!(all("plain", None), (PoolMode::Session, global.0, global.1));
+        let database = ([21, 22, 23, 26, 27, 8, 9], [24, 25, 10, 11, 12, 13].map(secs));
+        assert_eq!(all("own", None), (PoolMode::Transaction, database.0, database.1));
+        let user = ([31, 22, 33, 26, 27, 38, 39], [34, 25, 40, 41, 42, 43].map(secs));
+        assert_eq!(all("own", Some("own")), (PoolMode::Statement, user.0, user.1));
+    }
+
+    #[test]
+    fn a_users_zero_ends_a_limit_but_not_a_time() {
+        let text = "[pgbouncer]\nmax_user_connections = 5\nquery_timeout = 5\n[databases]\nd =\n
+            [users]\nu = max_user_connections=0 query_timeout=0 query_wait_timeout=0 pool_size=0";
+        let config = parse(text).expect("a good configuration");
+        let (db, user) = (&config.databases["d"], Some(&*config.users["u"]));
+        assert_eq!(config.max_user_connections(db, user), None);
+        assert_eq!(config.pool_size(db, user), None);
+        assert_eq!(config.query_timeout(db, user), secs(5));
+        assert_eq!(config.query_wait_timeout(db, user), None);
+    }
+
+    #[test]
+    fn a_database_without_a_host_is_at_the_unix_socket() {
+        let text = "[pgbouncer]\nunix_socket_dir = /run\n[databases]\na =\nb = host=::1,x,@y,/z";
+        let config = parse(text).expect("a good configuration");
+        let hosts = |name: &str| config.hosts(&config.databases[name]);
+        assert_eq!(hosts("a"), [Host::UnixDir("/run".to_owned())]);
+        let want = [
+            Host::Ip("::1".parse().expect("an address")),
+            Host::Name("x".to_owned()),
+            Host::Abstract("@y".to_owned()),
+            Host::UnixDir("/z".to_owned()),
+        ];
+        assert_eq!(hosts("b"), want);
+    }
+
+    #[test]
+    fn files_are_reckoned_per_user_where_none_is_forced() {
+        let text = "[pgbouncer]\n[databases]\na = pool_size=5\nb = user=u\nc = pool_size=0\n* =";
+        let config = parse(text).expect("a good configuration");
+        assert_eq!(config.fds_expected(3), 100 + 2 + 10 + 3 * 5 + 20);
+    }
 }

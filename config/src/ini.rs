@@ -267,27 +267,12 @@ fn quoted(line: &str, quote: char) -> Option<(String, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::io;
-
     use super::*;
-
-    /// Files by name.
-    pub(crate) struct Shelf(pub(crate) BTreeMap<&'static str, Vec<u8>>);
-
-    impl Files for Shelf {
-        fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-            self.0.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
-        }
-
-        fn is_dir(&self, _: &str) -> bool {
-            true
-        }
-    }
+    use crate::shelf::Shelf;
 
     fn lines(text: &str) -> Result<Vec<(Section, String, String)>, String> {
         let mut found = Findings::default();
-        let lines = read_text("a.ini", text, &Shelf(BTreeMap::new()), &mut found);
+        let lines = read_text("a.ini", text, &Shelf::default(), &mut found);
         match found.errors.first() {
             Some(problem) => Err(problem.to_string()),
             None => {
@@ -365,10 +350,8 @@ mod tests {
 
     #[test]
     fn an_included_file_takes_over_the_section_and_leaves_its_own_behind() {
-        let files = Shelf(BTreeMap::from([
-            ("a", b"[pgbouncer]\n%include b\nz = 3".to_vec()),
-            ("b", b"x = 1\n[users]\ny = 2".to_vec()),
-        ]));
+        let files =
+            Shelf::of([("a", "[pgbouncer]\n%include b\nz = 3"), ("b", "x = 1\n[users]\ny = 2")]);
         let mut found = Findings::default();
         let lines = read("a", &files, &mut found);
         let got: Vec<_> =
@@ -384,14 +367,15 @@ mod tests {
 
     #[test]
     fn ten_levels_of_includes_and_not_one_more() {
-        let names = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11"];
         for (last, good) in [(10, true), (11, false)] {
-            let mut files = BTreeMap::from([(names[last], b"a = 1".to_vec())]);
+            let mut files = Shelf::default();
             for n in 0..last {
-                files.insert(names[n], format!("[pgbouncer]\n%include {}", names[n + 1]).into());
+                let text = format!("[pgbouncer]\n%include {}", n + 1);
+                files.0.insert(n.to_string(), text.into());
             }
+            files.0.insert(last.to_string(), b"a = 1".to_vec());
             let mut found = Findings::default();
-            read("0", &Shelf(files), &mut found);
+            read("0", &files, &mut found);
             assert_eq!(found.errors.is_empty(), good, "{last}: {:?}", found.errors);
         }
     }
@@ -399,7 +383,7 @@ mod tests {
     /// Two includes of oneself would be 2^10 files; the errors of the deepest end it sooner.
     #[test]
     fn a_file_that_includes_itself_ends() {
-        let files = Shelf(BTreeMap::from([("a", b"%include a\n%include a\n".to_vec())]));
+        let files = Shelf::of([("a", "%include a\n%include a\n")]);
         let mut found = Findings::default();
         read("a", &files, &mut found);
         assert!(found.errors[0].to_string().contains("nested too deeply"));
@@ -407,7 +391,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_utf8_are_an_error_at_their_line() {
-        let files = Shelf(BTreeMap::from([("a", b"[pgbouncer]\nuser = \xff".to_vec())]));
+        let files = Shelf([("a".to_owned(), b"[pgbouncer]\nuser = \xff".to_vec())].into());
         let mut found = Findings::default();
         read("a", &files, &mut found);
         let got = found.errors[0].to_string();
@@ -416,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_file_beyond_the_limit_is_refused() {
-        let files = Shelf(BTreeMap::from([("a", vec![b'\n'; FILE_BYTES_MAX + 1])]));
+        let files = Shelf([("a".to_owned(), vec![b'\n'; FILE_BYTES_MAX + 1])].into());
         let mut found = Findings::default();
         read("a", &files, &mut found);
         assert_eq!(found.errors[0].to_string(), "a is too large");

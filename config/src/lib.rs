@@ -16,6 +16,8 @@ mod peer;
 mod problem;
 mod reload;
 mod settings;
+#[cfg(test)]
+mod shelf;
 mod user;
 mod value;
 mod words;

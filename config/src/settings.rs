@@ -449,3 +449,289 @@ impl Row {
         (self.show)(settings)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{parse, set_runtime};
+
+    /// What PgBouncer shows, and our two: name, kind, changeable, default (`-` is empty).
+    const ORACLE: &str = "
+        admin_users text yes -
+        application_name_add_host flag yes 0
+        auth_dbname text yes NULL
+        auth_file text yes NULL
+        auth_hba_file text yes -
+        auth_ident_file text yes NULL
+        auth_ldap_options text yes NULL
+        auth_query text yes auth_query
+        auth_type word yes md5
+        auth_user text yes NULL
+        autodb_idle_timeout time yes 3600
+        cancel_wait_timeout time yes 10
+        client_idle_timeout time yes 0
+        client_login_timeout time yes 60
+        client_tls13_ciphers text yes NULL
+        client_tls_ca_file text yes -
+        client_tls_cert_file text yes -
+        client_tls_ciphers text yes default
+        client_tls_dheparams text yes auto
+        client_tls_ecdhcurve text yes auto
+        client_tls_key_file text yes -
+        client_tls_protocols text yes secure
+        client_tls_sslmode word yes disable
+        conffile text yes NULL
+        default_pool_size int yes 20
+        disable_pqexec flag no 0
+        dns_max_ttl time yes 15
+        dns_nxdomain_ttl time yes 15
+        dns_zone_check_period time yes 0
+        idle_transaction_timeout time yes 0
+        ignore_startup_parameters text yes -
+        io_driver word no auto
+        job_name text no pgbouncer
+        listen_addr text no -
+        listen_backlog int no 128
+        listen_port port no 6432
+        log_connections flag yes 1
+        log_disconnections flag yes 1
+        log_pooler_errors flag yes 1
+        log_stats flag yes 1
+        logfile text yes -
+        login_notify_message text yes -
+        max_client_conn int yes 100
+        max_db_client_connections int yes 0
+        max_db_connections int yes 0
+        max_packet_size positive yes 2147483647
+        max_prepared_statements int yes 200
+        max_user_client_connections int yes 0
+        max_user_connections int yes 0
+        min_pool_size int yes 0
+        peer_id peer yes 0
+        pidfile text no -
+        pkt_buf positive no 4096
+        pool_mode word yes session
+        pool_idle_timeout time yes 0
+        query_timeout time yes 0
+        query_wait_notify int yes 5
+        query_wait_timeout time yes 120
+        reserve_pool_size int yes 0
+        reserve_pool_timeout time yes 5
+        resolv_conf text no -
+        sbuf_loopcnt int yes 5
+        scram_iterations positive yes 4096
+        server_check_delay time yes 30
+        server_check_query text yes <empty>
+        server_connect_timeout time yes 15
+        server_fast_close flag yes 0
+        server_idle_timeout time yes 600
+        server_lifetime time yes 3600
+        server_login_retry time yes 15
+        server_reset_query text yes DISCARD ALL
+        server_reset_query_always flag yes 0
+        server_round_robin flag yes 0
+        server_tls13_ciphers text yes NULL
+        server_tls_ca_file text yes -
+        server_tls_cert_file text yes -
+        server_tls_ciphers text yes default
+        server_tls_key_file text yes -
+        server_tls_protocols text yes secure
+        server_tls_sslmode word yes prefer
+        service_name text no NULL
+        so_reuseport flag no 0
+        stats_period positive yes 60
+        stats_users text yes -
+        suspend_timeout time yes 10
+        syslog flag yes 0
+        syslog_facility text yes daemon
+        syslog_ident text yes pgbouncer
+        tcp_defer_accept int yes 1
+        tcp_keepalive flag yes 1
+        tcp_keepcnt int yes 0
+        tcp_keepidle int yes 0
+        tcp_keepintvl int yes 0
+        tcp_socket_buffer int yes 0
+        tcp_user_timeout int yes 0
+        track_extra_parameters text no IntervalStyle
+        transaction_timeout time yes 0
+        unix_socket_dir text no /tmp
+        unix_socket_group text no -
+        unix_socket_mode mode no 0777
+        user text no NULL
+        verbose int yes NULL
+        workers workers no 0";
+
+    struct Told {
+        name: &'static str,
+        kind: &'static str,
+        changeable: bool,
+        default: Option<&'static str>,
+    }
+
+    fn told() -> Vec<Told> {
+        let lines = ORACLE.lines().map(str::trim).filter(|line| !line.is_empty());
+        let told = |line: &'static str| {
+            let words: Vec<_> = line.splitn(4, ' ').collect();
+            let default = match words[3] {
+                "NULL" => None,
+                "-" => Some(""),
+                "auth_query" => Settings::row("auth_query").expect("a setting").default,
+                text => Some(text),
+            };
+            Told { name: words[0], kind: words[1], changeable: words[2] == "yes", default }
+        };
+        lines.map(told).collect()
+    }
+
+    fn load(name: &str, value: &str) -> Result<Settings, String> {
+        let config = parse(&format!("[pgbouncer]\n{name} = {value}"));
+        config.map(|config| config.settings).map_err(|problems| problems.to_string())
+    }
+
+    #[test]
+    fn the_table_is_what_pgbouncer_has() {
+        let want = told();
+        assert_eq!(TABLE.len(), want.len());
+        for (row, want) in TABLE.iter().zip(want) {
+            assert_eq!(row.name, want.name);
+            assert_eq!(row.default, want.default, "{}", row.name);
+            assert_eq!(row.reloadable == Reloadable::Yes, want.changeable, "{}", row.name);
+        }
+    }
+
+    /// Values of every kind, the ends of its range among them, and ones just beyond.
+    #[test]
+    fn every_setting_takes_what_it_should_and_refuses_the_rest() {
+        for Told { name, kind, .. } in told() {
+            let (good, bad): (&[&str], &[&str]) = match kind {
+                "flag" => (&["0", "1", "0x1"], &["2", "-1", "yes", "on", "true", "", "1k"]),
+                "int" => (
+                    &["0", "1", "0x10", "0777", "2147483647", "5 # five", "5 ;"],
+                    &["-1", "2147483648", "1k", "1.5", "", "08", "x"],
+                ),
+                "positive" => (&["1", "2147483647"], &["0", "-1", "2147483648", ""]),
+                "port" => (&["1", "65535"], &["0", "65536", "-1", ""]),
+                "peer" => (&["0", "65535"], &["65536", "-1"]),
+                "mode" => (&["0", "0777", "07777", "511"], &["010000", "-1", "rwx"]),
+                "workers" => (&["0", "1024"], &["1025", "-1", "auto"]),
+                "time" => (
+                    &["0", "1", "1.5", "2147483647", "60 # a minute"],
+                    &["-1", "1h", "inf", "", "2147483648", "1 2"],
+                ),
+                "text" => (&["", "x", "x y", "'"], &[]),
+                "word" => (&[], &["", "x", "0"]),
+                other => panic!("{other}"),
+            };
+            for value in good {
+                let loaded = load(name, value);
+                assert!(loaded.is_ok(), "{name} = {value}: {loaded:?}");
+            }
+            for value in bad {
+                let error = load(name, value).expect_err(&format!("{name} = {value}"));
+                let want = format!(
+                    "invalid value \"{value}\" for parameter {name} in configuration ((text):2): expected "
+                );
+                assert!(error.starts_with(&want), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_read_in_any_case() {
+        let cases: &[(&str, &[&str])] = &[
+            ("auth_type", &["any", "trust", "plain", "md5", "scram-sha-256", "SCRAM-SHA-256"]),
+            ("pool_mode", &["session", "transaction", "Statement"]),
+            ("client_tls_sslmode", &["disable", "allow", "PREFER"]),
+            ("server_tls_sslmode", &["disable", "allow", "prefer"]),
+            ("io_driver", &["auto", "IO_URING", "readiness"]),
+        ];
+        for (name, values) in cases {
+            for value in *values {
+                let shown = load(name, value).expect("a good value").value(name);
+                assert_eq!(shown, Some(value.to_lowercase()), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_protects_somebody_and_is_not_there_is_refused() {
+        let cases: &[(&str, &[&str])] = &[
+            ("auth_type", &["cert", "hba", "pam", "ldap"]),
+            ("client_tls_sslmode", &["require", "verify-ca", "verify-full"]),
+            ("server_tls_sslmode", &["require", "verify-ca", "verify-full"]),
+        ];
+        for (name, values) in cases {
+            for value in *values {
+                let error = load(name, value).expect_err(value);
+                assert!(error.contains("not supported yet"), "{error}");
+                let mut config = parse("[pgbouncer]").expect("a good configuration");
+                assert!(set_runtime(&mut config, name, value).is_err(), "{name} = {value}");
+                assert_eq!(config.settings, parse("[pgbouncer]").expect("the same").settings);
+            }
+        }
+        assert!(load("auth_dbname", "pgbouncer").is_err());
+    }
+
+    /// What SHOW CONFIG prints, written back into a file, is the same configuration.
+    #[test]
+    fn show_config_can_be_read_again() {
+        let text = "[pgbouncer]\nunix_socket_mode = 0700\nquery_timeout = 1.50\n\
+            admin_users = a, b\nauth_user = x\npool_mode = TRANSACTION\nmax_client_conn = 0x10";
+        let first = parse(text).expect("a good configuration").settings;
+        let mut again = "[pgbouncer]\n".to_owned();
+        for Shown { key, value, .. } in first.shown() {
+            if let Some(value) = value {
+                again += &format!("{key} = {value}\n");
+            }
+        }
+        let second = parse(&again).expect("a good configuration").settings;
+        assert_eq!(first, second);
+    }
+
+    #[test]
+    fn show_config_prints_as_pgbouncer_does() {
+        let settings = load("query_timeout", "1.50").expect("a good value");
+        let shown: Vec<Shown> = settings.shown().collect();
+        let row = |key| shown.iter().find(|row| row.key == key).expect("a row").clone();
+        let cells = |key| {
+            let Shown { value, default, changeable, .. } = row(key);
+            (value, default, changeable)
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(cells("unix_socket_mode"), (some("511"), Some("0777"), false));
+        assert_eq!(cells("query_timeout"), (some("1.5"), Some("0"), true));
+        assert_eq!(cells("server_check_query"), (some("<empty>"), Some("<empty>"), true));
+        assert_eq!(cells("auth_user"), (None, None, true));
+        assert_eq!(cells("auth_hba_file"), (some(""), Some(""), true));
+        assert_eq!(cells("verbose"), (some("0"), None, true));
+        assert_eq!(cells("conffile"), (some("(text)"), None, true));
+        assert_eq!(cells("log_stats"), (some("1"), Some("1"), true));
+        assert!(shown.iter().all(|row| row.key != "service_name"));
+        assert_eq!(shown.len(), TABLE.len() - 1);
+    }
+
+    #[test]
+    fn the_check_query_is_off_empty_or_a_query() {
+        let query = |text| load("server_check_query", text).expect("a good value");
+        assert_eq!(query("").check_query(), None);
+        assert_eq!(query("<empty>").check_query(), Some(""));
+        assert_eq!(query("select 1").check_query(), Some("select 1"));
+    }
+
+    #[test]
+    fn a_setting_that_needs_a_restart_is_left_alone_without_an_error() {
+        let mut config = parse("[pgbouncer]").expect("a good configuration");
+        assert_eq!(set_runtime(&mut config, "listen_port", "1"), Ok(()));
+        assert_eq!(set_runtime(&mut config, "listen_port", "nonsense"), Ok(()));
+        assert_eq!(config.settings.listen_port, 6432);
+        assert_eq!(set_runtime(&mut config, "query_timeout", "2.5"), Ok(()));
+        assert_eq!(config.settings.query_timeout, Duration::from_millis(2500));
+        let error = set_runtime(&mut config, "query_timout", "1").expect_err("no such setting");
+        let want = "unknown parameter: pgbouncer/query_timout: did you mean \"query_timeout\"?";
+        assert_eq!(error.to_string(), want);
+        let error = set_runtime(&mut config, "query_timeout", "1h").expect_err("no unit");
+        assert!(error.to_string().starts_with("invalid value \"1h\""));
+        // A comment is a matter of files.
+        assert!(set_runtime(&mut config, "query_timeout", "1 # x").is_err());
+    }
+}

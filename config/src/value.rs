@@ -348,3 +348,88 @@ pub(crate) fn before_comment(text: &str, comments: Comments) -> Option<&str> {
 pub(crate) fn blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n' | '\x0b' | '\x0c')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_strtol_reads_them() {
+        let good = [
+            ("0", 0),
+            ("7", 7),
+            ("+7", 7),
+            ("-7", -7),
+            ("0x10", 16),
+            ("0XfF", 255),
+            ("0777", 511),
+            ("00", 0),
+            ("-0x10", -16),
+        ];
+        for (text, value) in good {
+            assert_eq!(int(text), Some(value), "{text}");
+        }
+        let bad = ["", "-", "+", "0x", "08", "1k", "1 ", "1.5", "0x+1", "--1", "0-1", "ä", "-ä"];
+        for text in bad {
+            assert_eq!(int(text), None, "{text}");
+        }
+        assert_eq!(int("99999999999999999999"), None);
+    }
+
+    #[test]
+    fn seconds_to_the_microsecond_and_back() {
+        let good = [
+            ("0", 0, "0"),
+            ("30", 30_000_000, "30"),
+            ("1.5", 1_500_000, "1.5"),
+            (".25", 250_000, "0.25"),
+            ("5.", 5_000_000, "5"),
+            ("1.000001", 1_000_001, "1.000001"),
+            ("1e2", 100_000_000, "100"),
+            ("2147483647", 2_147_483_647_000_000, "2147483647"),
+            // Zero is "never", which this is not.
+            ("0.0000001", 1, "0.000001"),
+        ];
+        for (text, micros, shown) in good {
+            let value = seconds(text);
+            assert_eq!(value, Some(Duration::from_micros(micros)), "{text}");
+            assert_eq!(shown_seconds(Duration::from_micros(micros)), shown, "{text}");
+        }
+        for text in ["", "1h", "-1", "inf", "nan", "1,5", "0x10", "2147483648", "1e99", "."] {
+            assert_eq!(seconds(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_comment_begins_at_a_hash_or_semicolon_behind_a_blank() {
+        use Comments::{Keep, Strip, StripHash};
+        let cases = [
+            (Strip, "1 # one", Some("1")),
+            (Strip, "1 ;", Some("1")),
+            (Strip, "1\t#one", Some("1")),
+            (Strip, "# none", Some("")),
+            (Strip, "a#b;c", None),
+            (Strip, "", None),
+            (StripHash, "DISCARD ALL # clean", Some("DISCARD ALL")),
+            (StripHash, "DISCARD ALL #", Some("DISCARD ALL")),
+            (StripHash, "select 1 ; select 2", None),
+            (StripHash, "select 5 #3", None),
+            (StripHash, "select ' # ' # c", Some("select ' # '")),
+            (StripHash, "select \" # \"", None),
+            (StripHash, "select ' it''s # '", None),
+            (Keep, "you are # 1", None),
+        ];
+        for (comments, text, want) in cases {
+            assert_eq!(before_comment(text, comments), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_knows_its_items_and_its_text() {
+        let list = List::new(" a, b c ,,d");
+        assert_eq!(*list, ["a", "b c", "d"]);
+        assert_eq!(list.text(), " a, b c ,,d");
+        assert!(list.has("b c") && !list.has("b"));
+        assert!(List::new("").is_empty());
+    }
+}

@@ -16,3 +16,16 @@ pub fn workers(settings: &Settings) -> usize {
         n => n as usize,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_as_asked_for_or_as_there_are_cores() {
+        let settings = Settings::default();
+        assert_eq!(workers(&Settings { workers: 3, ..settings.clone() }), 3);
+        let cores = thread::available_parallelism().expect("this machine knows its cores");
+        assert_eq!(workers(&settings), cores.get());
+    }
+}
