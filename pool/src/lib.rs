@@ -29,13 +29,19 @@ extern crate std;
 mod action;
 mod bank;
 mod board;
+#[cfg(test)]
+mod interleave;
+mod line;
 mod pool;
+mod register;
+mod server;
 mod time;
 
 pub use action::{Action, CloseReason, RefuseReason};
 pub use bank::{Answer, Bank, BankLimits, Call, Calling, Failure};
 pub use board::Board;
-pub use pool::{Counts, Limits, Place, Pool};
+pub use pool::{Limits, Pool};
+pub use server::{Counts, Place};
 pub use time::{Duration, Instant};
 
 /// A pool, by the number the [`Bank`] gave it; the same on every worker.

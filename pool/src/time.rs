@@ -13,6 +13,12 @@ impl Instant {
         Self(self.0.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)))
     }
 
+    /// The instant `wait` ago, or the beginning of time.
+    #[must_use]
+    pub fn before(self, wait: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
     /// How long ago `earlier` was; zero if it is yet to come.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {

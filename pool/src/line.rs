@@ -1,0 +1,92 @@
+//! The line of clients waiting for a server.
+
+use crate::register::{At, List, Register};
+use crate::{ClientId, Instant};
+
+/// First come, first served. Leaving from the middle of ten thousand is as cheap as from the front.
+#[derive(Debug)]
+pub(crate) struct Line {
+    seats: Register<Seat>,
+    order: List,
+    /// The first who was not told yet that it is in line. All behind it were not told either.
+    untold: Option<At>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    since: Instant,
+}
+
+impl Line {
+    pub(crate) const fn new() -> Self {
+        Self { seats: Register::new(), order: List::new(), untold: None }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.order.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    pub(crate) fn has(&self, client: ClientId) -> bool {
+        self.seats.find(client.0).is_some()
+    }
+
+    /// `client`, who is not in line, joins at the end.
+    pub(crate) fn join(&mut self, client: ClientId, now: Instant) {
+        let at = self.seats.insert(client.0, Seat { since: now }, &mut self.order);
+        self.untold = self.untold.or(Some(at));
+    }
+
+    /// `client` goes; false if it was not here.
+    pub(crate) fn leave(&mut self, client: ClientId) -> bool {
+        let found = self.seats.find(client.0);
+        if let Some(at) = found {
+            self.remove(at);
+        }
+        found.is_some()
+    }
+
+    /// The head of the line goes.
+    pub(crate) fn pop(&mut self) -> Option<ClientId> {
+        let at = self.order.first()?;
+        let client = ClientId(self.seats.number(at));
+        self.remove(at);
+        Some(client)
+    }
+
+    /// Since when the head of the line waits.
+    pub(crate) fn since(&self) -> Option<Instant> {
+        self.order.first().map(|at| self.seats[at].since)
+    }
+
+    /// Since when the first who was not told waits.
+    pub(crate) fn untold_since(&self) -> Option<Instant> {
+        self.untold.map(|at| self.seats[at].since)
+    }
+
+    /// The first who was not told counts as told.
+    pub(crate) fn tell(&mut self) -> Option<ClientId> {
+        let at = self.untold?;
+        self.untold = self.seats.next(at);
+        Some(ClientId(self.seats.number(at)))
+    }
+
+    pub(crate) fn invariants(&self) {
+        assert_eq!(self.seats.len(), self.order.len(), "a waiter hangs nowhere");
+        let since = self.seats.iter(&self.order).map(|at| self.seats[at].since);
+        assert!(since.is_sorted(), "the line is out of order");
+        let untold =
+            self.untold.is_none_or(|untold| self.seats.iter(&self.order).any(|at| at == untold));
+        assert!(untold, "the next to be told has left");
+    }
+
+    fn remove(&mut self, at: At) {
+        if self.untold == Some(at) {
+            self.untold = self.seats.next(at);
+        }
+        self.seats.remove(at, &mut self.order);
+    }
+}
