@@ -214,13 +214,12 @@ impl ClientAuth {
 
     /// Holds the proof against the verifier. A good one gives away the client's key.
     fn prove(&self, verifier: &Verifier, auth_message: &str, proof: [u8; 32]) -> Step {
-        let signature = scram::hmac(&verifier.stored_key, &[auth_message.as_bytes()]);
-        let client_key = Zeroizing::new(scram::xor(proof, &signature));
+        let client_key = Zeroizing::new(scram::proof(&proof, &verifier.stored_key, auth_message));
         let right = scram::sha256(&*client_key).ct_eq(&verifier.stored_key);
         if !bool::from(right) || self.standing == Standing::Doomed {
             return Step::Refuse(Why::Sasl(Unproved::Proof));
         }
-        let signature = scram::hmac(&verifier.server_key, &[auth_message.as_bytes()]);
+        let signature = scram::server_signature(&verifier.server_key, auth_message);
         Step::Accept(Accepted {
             sasl_final: Some(alloc::format!("v={}", scram::base64(&signature)).into_bytes()),
             keys: Some(ClientKeys {

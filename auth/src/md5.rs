@@ -23,3 +23,16 @@ fn hex(digest: [u8; 16]) -> [u8; 32] {
     }
     hex
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As PostgreSQL has it: `select 'md5' || md5('secret' || 'ann')`, then once more with the salt.
+    #[test]
+    fn the_answer_is_postgres_own() {
+        let digest = digest(b"secret", b"ann");
+        assert_eq!(&hex(digest), b"9d792a3a8853c2411afb9163d088c036");
+        assert_eq!(&answer(digest, *b"\x01\x02\x03\x04"), b"md59009ce60b9ca97f1e752376843d1309e");
+    }
+}

@@ -33,11 +33,17 @@ pub(crate) fn hmac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-pub(crate) fn xor(mut left: [u8; 32], right: &[u8; 32]) -> [u8; 32] {
-    for (left, right) in left.iter_mut().zip(right) {
+/// The client's proof, from its key; and, since it is a sum, its key from the proof.
+pub(crate) fn proof(key: &[u8; 32], stored_key: &[u8; 32], auth_message: &str) -> [u8; 32] {
+    let mut proof = hmac(stored_key, &[auth_message.as_bytes()]);
+    for (left, right) in proof.iter_mut().zip(key) {
         *left ^= right;
     }
-    left
+    proof
+}
+
+pub(crate) fn server_signature(server_key: &[u8; 32], auth_message: &str) -> [u8; 32] {
+    hmac(server_key, &[auth_message.as_bytes()])
 }
 
 pub(crate) fn base64(bytes: &[u8]) -> String {
@@ -236,6 +242,32 @@ fn key(base64: &str) -> Result<[u8; 32], Broken> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Origin;
+    use crate::{Job, Password};
+
+    /// RFC 7677, section 3.
+    #[test]
+    fn the_example_of_the_rfc_comes_out() {
+        let server_first = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                            s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+        let client_first = ClientFirst::parse(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO").expect("read");
+        let question = ServerFirst::parse(server_first.as_bytes()).expect("read");
+        let client_final = ClientFinal::parse(
+            b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+              p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+        )
+        .expect("read");
+        let said = [client_first.bare, server_first, client_final.without_proof].join(",");
+
+        let password = Password::new(b"pencil");
+        let (salt, iterations) = (&question.salt, question.iterations);
+        let keys = Job::new(b"user", password, salt, iterations, Origin::Stored).run();
+
+        let proof = proof(&keys.client_key, &keys.stored_key(), &said);
+        assert_eq!(proof, client_final.proof);
+        let signature = base64(&server_signature(&keys.server_key, &said));
+        assert_eq!(signature, "6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
+    }
 
     /// libpq skips what it cannot prepare; what it can, it normalises.
     #[test]

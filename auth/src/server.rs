@@ -167,10 +167,8 @@ impl ServerAuth {
         let without_proof = alloc::format!("c={binding},r={}", exchange.nonce);
         let auth_message =
             [&self.first_bare(), ",", &exchange.server_first, ",", &without_proof].concat();
-        let signature = scram::hmac(&scram::sha256(client), &[auth_message.as_bytes()]);
-        let proof = scram::base64(&scram::xor(signature, client));
-        self.state =
-            State::SaslFinal { signature: scram::hmac(server, &[auth_message.as_bytes()]) };
+        let proof = scram::base64(&scram::proof(client, &scram::sha256(client), &auth_message));
+        self.state = State::SaslFinal { signature: scram::server_signature(server, &auth_message) };
         Answer::Send(Zeroizing::new([without_proof.as_bytes(), b",p=", proof.as_bytes()].concat()))
     }
 

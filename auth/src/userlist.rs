@@ -142,3 +142,116 @@ fn quoted(text: &[u8], missing: Ill) -> Result<(Text, &[u8]), Ill> {
         rest = after;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::string::ToString as _;
+
+    use super::*;
+
+    const VERIFIER: &str = "SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
+        WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=";
+
+    fn plain<'a>(list: &'a Userlist, user: &str) -> &'a [u8] {
+        match list.secret(user.as_bytes()) {
+            Some(Secret::Plain(password)) => password.bytes(),
+            other => panic!("{user}: {other:?}"),
+        }
+    }
+
+    /// An administrator's file as they are: comments, blanks, quotes, Windows line ends.
+    #[test]
+    fn a_userlist_is_read() {
+        let text = format!(
+            "; people\r\n\r\n\"ann\" \"secret\" \"more\" words\r\n  \"b\"\"ob\"\t\"q\"\"uo\"\"te\"\n\
+             \"empty\" \"\"\n;\"gone\" \"x\"\n\"dave\"\"\" \"semi;colon\" ; no comment\n\
+             \"tight\"\"\"\"x\" \"y\"\n\"md\" \"md5{}\"\n\"scram\" \"{VERIFIER}\"\n\"ann\" \"second\"",
+            "0123456789abcDEF".repeat(2)
+        );
+        let (list, flaws) = Userlist::parse(text.as_bytes());
+        assert_eq!(flaws, []);
+        assert_eq!(list.len(), 7);
+        assert_eq!(plain(&list, "ann"), b"second", "the last line counts");
+        assert_eq!(plain(&list, "b\"ob"), b"q\"uo\"te");
+        assert_eq!(plain(&list, "empty"), b"");
+        assert_eq!(plain(&list, "dave\""), b"semi;colon");
+        assert_eq!(plain(&list, "tight\"\"x"), b"y");
+        assert!(matches!(list.secret(b"md"), Some(Secret::Md5(_))));
+        let Some(Secret::Scram(verifier)) = list.secret(b"scram") else { panic!("not SCRAM") };
+        assert_eq!((verifier.iterations, verifier.salt.len()), (4096, 16));
+        assert_eq!(list.prevailing_form(), Form::Plain);
+        assert_eq!(Userlist::default().prevailing_form(), Form::Scram);
+    }
+
+    #[test]
+    fn each_bad_line_is_named_and_the_rest_counts() {
+        let long = "x".repeat(USER_LEN_MAX + 1);
+        for (line, ill) in [
+            ("ann \"x\"", Ill::UserNotQuoted),
+            ("\"ann\"", Ill::SecretNotQuoted),
+            ("\"ann\" x", Ill::SecretNotQuoted),
+            ("\"ann\" \"x", Ill::QuoteNotClosed),
+            ("\"ann", Ill::QuoteNotClosed),
+            ("\"ann\" \"x\"\"", Ill::QuoteNotClosed),
+            ("\"\" \"x\"", Ill::UserEmpty),
+            (&format!("\"{long}\" \"x\""), Ill::UserTooLong),
+            (&format!("\"ann\" \"{}\"", "x".repeat(SECRET_LEN_MAX + 1)), Ill::SecretTooLong),
+            ("\"an\0n\" \"x\"", Ill::Nul),
+        ] {
+            let text = format!("; first\n{line}\n\"bob\" \"kept\"\n");
+            let (list, flaws) = Userlist::parse(text.as_bytes());
+            assert_eq!(flaws, [Flaw { line: 2, ill }], "{line}");
+            assert_eq!(plain(&list, "bob"), b"kept");
+            assert_eq!(list.len(), 1);
+        }
+        assert_eq!(
+            Flaw { line: 2, ill: Ill::UserTooLong }.to_string(),
+            "line 2: username too long"
+        );
+    }
+
+    #[test]
+    fn the_longest_names_and_secrets_fit() {
+        let (user, secret) = ("u".repeat(USER_LEN_MAX), "s".repeat(SECRET_LEN_MAX));
+        let (list, flaws) = Userlist::parse(format!("\"{user}\" \"{secret}\"").as_bytes());
+        assert_eq!(flaws, []);
+        assert_eq!(plain(&list, &user), secret.as_bytes());
+    }
+
+    /// One character off, and it is somebody's odd password.
+    #[test]
+    fn a_verifier_with_a_mistake_is_a_plain_password() {
+        assert_eq!(Secret::parse(VERIFIER.as_bytes()).form(), Form::Scram);
+        for (from, to) in [
+            ("SCRAM-SHA-256", "SCRAM-SHA-1"),
+            ("SCRAM-SHA-256", "scram-sha-256"),
+            ("4096", "0"),
+            ("4096", "-1"),
+            ("4096", "99999999999"),
+            ("4096", ""),
+            ("W22ZaJ0SNY7soEsUEjb6gQ==", ""),
+            ("W22ZaJ0SNY7soEsUEjb6gQ==", "!"),
+            ("2dU=", "2dU"),
+            ("2dU=", "2dU=x"),
+            ("4qY=", ""),
+            (":wf", "wf"),
+            ("$WG", ":WG"),
+        ] {
+            let text = VERIFIER.replacen(from, to, 1);
+            assert_eq!(Secret::parse(text.as_bytes()).form(), Form::Plain, "{text}");
+        }
+        for text in ["md5", &"md5".repeat(12), &format!("md5{}", "a".repeat(33)), "MD5"] {
+            assert_eq!(Secret::parse(text.as_bytes()).form(), Form::Plain, "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_secret_is_printed() {
+        let (list, _) = Userlist::parse(format!("\"a\" \"hush\"\n\"b\" \"{VERIFIER}\"").as_bytes());
+        let printed = format!("{list:?}");
+        for secret in ["hush", "104, 117", "WG5d", "88, 110", "wfPL"] {
+            assert!(!printed.contains(secret), "{secret} in {printed}");
+        }
+    }
+}
