@@ -5,6 +5,8 @@ mod inbox;
 mod options;
 mod policy;
 mod server;
+#[cfg(test)]
+mod tests;
 
 pub use client::{
     AuthPlan, ClientLogin, Facts, MESSAGE_MAX, MINOR_MAX, Refusal, Replication, Step, fatal,
