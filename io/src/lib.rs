@@ -6,9 +6,13 @@
 
 mod address;
 mod any;
+mod bell;
 mod buf;
 mod driver;
+mod lender;
+mod outbox;
 mod readiness;
+mod slots;
 mod socket;
 mod uring;
 

@@ -10,6 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::net::{RecvFlags, Shutdown};
 use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 
 use crate::{Address, Ends, Tuning};
@@ -26,6 +27,11 @@ impl Socket {
     /// Who is at the two ends. Fails where the peer has already gone.
     pub fn ends(&self) -> io::Result<Ends> {
         ends(self.as_fd())
+    }
+
+    /// `fd` is non-blocking already.
+    pub(crate) fn accepted(fd: OwnedFd) -> Self {
+        Self { fd, tuned: false }
     }
 
     pub(crate) fn detached(fd: OwnedFd) -> Self {
@@ -222,6 +228,56 @@ pub(crate) fn ends(fd: BorrowedFd<'_>) -> io::Result<Ends> {
         uid: credentials.map(|known| known.uid.as_raw()),
         pid: credentials.and_then(|known| u32::try_from(known.pid.as_raw_nonzero().get()).ok()),
     })
+}
+
+/// Most that is read of a connection that takes nothing more.
+const REMAINS_MAX: usize = 1 << 20;
+const PIECE: usize = 16 * 1024;
+
+/// What came in on `fd` before sending on it failed: a server says why it hangs up, and resets.
+pub(crate) fn remains(fd: BorrowedFd<'_>) -> impl Iterator<Item = Vec<u8>> {
+    let mut pieces = 0..REMAINS_MAX / PIECE;
+    std::iter::from_fn(move || {
+        pieces.next()?;
+        let mut piece = vec![0; PIECE];
+        let (_, length) = rustix::net::recv(fd, &mut piece[..], RecvFlags::DONTWAIT).ok()?;
+        piece.truncate(length);
+        (length > 0).then_some(piece)
+    })
+}
+
+/// All was sent; close `fd` in a way that it also arrives.
+pub(crate) fn say_goodbye(fd: &OwnedFd) {
+    let _ = rustix::net::shutdown(fd, Shutdown::Write);
+    // Closing with something unread resets the connection, which may overtake what was sent.
+    let mut piece = [0; PIECE];
+    for _ in 0..REMAINS_MAX / PIECE {
+        match rustix::net::recv(fd, &mut piece, RecvFlags::DONTWAIT) {
+            Ok((_, 1..)) => {}
+            _ => return,
+        }
+    }
+}
+
+/// An error of `accept` that concerns one client only, or nobody: accept the next.
+pub(crate) fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNABORTED
+                | libc::ECANCELED
+                | libc::EINTR
+                | libc::EAGAIN
+                | libc::EPROTO
+                | libc::EPERM
+                | libc::ENETDOWN
+                | libc::ENETUNREACH
+                | libc::EHOSTDOWN
+                | libc::EHOSTUNREACH
+                | libc::ENONET
+                | libc::ENOPROTOOPT
+        )
+    )
 }
 
 fn address(raw: &SockAddr) -> io::Result<Address> {

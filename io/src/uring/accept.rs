@@ -1,0 +1,103 @@
+//! Listening sockets of the io_uring driver.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use io_uring::types::Fd;
+use io_uring::{cqueue, opcode};
+
+use super::ring::Completion;
+use super::token::{Order, Token};
+use super::{Flying, Uring};
+use crate::{Done, Listener, Socket};
+
+/// One listening socket.
+#[derive(Debug)]
+pub(super) struct Ear {
+    /// `None` once it is closed.
+    fd: Option<OwnedFd>,
+    accepting: Flying,
+    /// `AcceptFailed` was said, and `listen_again` not yet.
+    pub(super) resting: bool,
+    pub(super) closing: bool,
+}
+
+impl Ear {
+    pub(super) fn new(fd: OwnedFd) -> Self {
+        Self { fd: Some(fd), accepting: Flying::No, resting: false, closing: false }
+    }
+}
+
+impl Uring {
+    /// Accept where that is wanted, and stop and close where it is not.
+    pub(super) fn settle_ears(&mut self) {
+        self.ears_unsettled = false;
+        for index in 0..self.ears.len() {
+            let settled = self.settle_ear(index);
+            self.ears_unsettled |= !settled;
+        }
+        self.hurry |= self.ears_unsettled;
+    }
+
+    /// False if the ring had no room for it.
+    fn settle_ear(&mut self, index: usize) -> bool {
+        let ear = &mut self.ears[index];
+        let Some(fd) = &ear.fd else { return true };
+        let token = Token { of: Order::Accept, generation: 0, slot: index as u32 }.pack();
+        match ear.accepting {
+            Flying::No if ear.closing => {
+                ear.fd = None;
+                true
+            }
+            Flying::No if !ear.resting => {
+                let order = opcode::AcceptMulti::new(Fd(fd.as_raw_fd()))
+                    .flags(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK)
+                    .build()
+                    .user_data(token);
+                // SAFETY: it points to nothing.
+                let ordered = unsafe { self.ring.push(&order) };
+                if ordered {
+                    self.ears[index].accepting = Flying::Yes;
+                    self.in_flight += 1;
+                }
+                ordered
+            }
+            Flying::Yes if ear.closing => {
+                let called_off = self.cancel(token);
+                if called_off {
+                    self.ears[index].accepting = Flying::CalledOff;
+                }
+                called_off
+            }
+            Flying::No | Flying::Yes | Flying::CalledOff => true,
+        }
+    }
+
+    pub(super) fn accepted(
+        &mut self,
+        listener: Listener,
+        completion: Completion,
+        done: &mut Vec<Done<Socket>>,
+    ) {
+        // SAFETY: the kernel just opened it for us, and told nobody else.
+        let fd =
+            (completion.result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(completion.result) });
+        let Some(ear) = self.ears.get_mut(listener.0 as usize) else { return };
+        if !cqueue::more(completion.flags) {
+            ear.accepting = Flying::No;
+            self.ears_unsettled = true;
+        }
+        if let Some(fd) = fd {
+            let socket = Socket::accepted(fd);
+            // A client that has gone already is nobody's.
+            if let Ok(ends) = socket.ends() {
+                done.push(Done::Accepted { listener, socket, ends });
+            }
+            return;
+        }
+        let error = std::io::Error::from_raw_os_error(-completion.result);
+        if !ear.closing && !crate::socket::is_passing(&error) {
+            ear.resting = true;
+            done.push(Done::AcceptFailed { listener, error });
+        }
+    }
+}
