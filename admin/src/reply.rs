@@ -72,7 +72,7 @@ mod tests {
         let mut out = Vec::new();
         welcome(&mut out);
         let wanted = [
-            &b"S\0\0\0\x20server_version\x001.25.2/bouncer\0"[..],
+            &b"S\0\0\0\x22server_version\x001.25.2/bouncer\0"[..],
             b"S\0\0\0\x19client_encoding\0UTF8\0",
             b"S\0\0\0\x19server_encoding\0UTF8\0",
             b"S\0\0\0\x12DateStyle\0ISO\0",
@@ -88,7 +88,7 @@ mod tests {
     fn an_error_has_three_fields() {
         let mut out = Vec::new();
         error(&mut out, &Refusal::AdminNeeded);
-        assert_eq!(out, b"E\0\0\0\x2cSERROR\0C08P01\0Madmin access needed\0\0");
+        assert_eq!(out, b"E\0\0\0\x28SERROR\0C08P01\0Madmin access needed\0\0");
     }
 
     #[test]
