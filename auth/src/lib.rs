@@ -16,6 +16,12 @@ mod secret;
 mod server;
 mod userlist;
 
+/// Whether two secrets are the same, in a time that tells nothing but their lengths.
+#[must_use]
+pub fn same(ours: &[u8], theirs: &[u8]) -> bool {
+    subtle::ConstantTimeEq::ct_eq(ours, theirs).into()
+}
+
 pub use client::{Accepted, Account, Ask, Claim, ClientAuth, Dice, Method, Step, Unproved, Why};
 pub use decoy::Decoy;
 pub use job::{ClientKeys, Derived, Job, JobKey};

@@ -100,6 +100,17 @@ pub trait Driver {
     /// Something other threads can wake this driver's `turn` with.
     fn waker(&self) -> Waker;
 
+    /// The file descriptor of `conn`, where it has one: for SHOW FDS.
+    fn fd(&self, conn: Conn) -> Option<i32> {
+        let _ = conn;
+        None
+    }
+
+    /// What is held of buffers: for SHOW MEM.
+    fn buffers(&self) -> Buffers {
+        Buffers::default()
+    }
+
     /// New socket options, for sockets adopted or dialled from now on.
     fn tune(&mut self, tuning: &Tuning);
 }
@@ -117,6 +128,17 @@ impl Waker {
     pub fn wake(&self) {
         self.0.wake();
     }
+}
+
+/// A driver's buffers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Buffers {
+    /// Of one, in bytes.
+    pub size: usize,
+    /// Holding bytes.
+    pub used: usize,
+    /// Waiting for some.
+    pub free: usize,
 }
 
 /// Socket options and water marks, from the ini.

@@ -19,7 +19,7 @@ mod uring;
 pub use address::{Address, Ends};
 pub use any::{AnyDriver, Kind, open};
 pub use buf::Buf;
-pub use driver::{Conn, Done, Driver, Listener, Tuning, Wake, Waker};
+pub use driver::{Buffers, Conn, Done, Driver, Listener, Tuning, Wake, Waker};
 pub use readiness::Readiness;
 pub use socket::{Socket, listen_tcp, listen_unix};
 pub use uring::Uring;

@@ -1,1 +1,42 @@
-//! worker
+//! One core's loop: the only room where the others meet.
+
+mod ask;
+mod cancel;
+mod carry;
+mod client;
+mod commons;
+mod desk;
+mod dial;
+mod end;
+mod enter;
+mod facts;
+mod greet;
+mod keys;
+mod listen;
+mod log;
+mod mail;
+mod names;
+mod order;
+mod replica;
+mod room;
+mod server;
+mod site;
+mod tick;
+mod traffic;
+mod welcome;
+mod worker;
+mod world;
+
+pub use commons::Commons;
+pub use dial::Traveller;
+pub use log::{Level, Log};
+pub use mail::{Answer, Ask, LetterBox, Mail, Party};
+pub use order::{Order, Scope, Shutdown};
+pub use site::Site;
+pub use worker::Worker;
+pub use world::{Errand, World};
+
+/// A slab's key as the 32-bit slot it is: there are no more connections than that.
+fn slot(key: usize) -> u32 {
+    u32::try_from(key).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,241 @@
+//! Cancelling: the right query, or nothing.
+//!
+//! A cancel is bound to a client, the server it is linked to, and the request under way there. The
+//! server is told over a connection of its own, and goes to nobody else before that connection has
+//! ended: until then a late signal may still reach whatever it runs.
+
+use io::{Conn, Driver};
+use pool::{ClientId, Duration, Instant, PoolId, ServerId};
+
+use crate::client::State;
+use crate::mail::{Asker, Mail};
+use crate::worker::{Role, Worker};
+use crate::world::World;
+
+/// A connection on which we cancel.
+pub(crate) struct Canceller {
+    pub(crate) conn: Conn,
+    pub(crate) pool: PoolId,
+    /// Whose query. The server may be gone before we are done; its slot is then somebody else's,
+    /// and its id tells.
+    pub(crate) server: u32,
+    pub(crate) server_id: u64,
+    /// Which of its requests: a second cancel of the same one adds nothing.
+    pub(crate) request: u64,
+    pub(crate) askers: Vec<Asker>,
+    pub(crate) since: Instant,
+    pub(crate) state: Going,
+}
+
+/// How far a cancel is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Going {
+    Connecting,
+    /// The server has the request; it hangs up once it has passed it on.
+    Sent,
+    Closing,
+}
+
+/// A cancel that takes longer leaves it unknown whether it will still strike.
+const CANCEL_TAKES_AT_MOST: Duration = Duration::from_secs(15);
+
+impl<D: Driver, W: World> Worker<D, W> {
+    /// A CancelRequest came in on client connection `slot`.
+    pub(crate) fn cancel_requested(&mut self, slot: u32, pid: u32, key: &[u8]) {
+        let client = &mut self.clients[slot as usize];
+        client.state = State::Canceling;
+        client.since = self.now;
+        let asker = Asker { worker: self.me, slot, id: client.card.id };
+        let worker = self.worker_of(pid);
+        if worker == self.me {
+            self.cancel(pid, key, asker);
+        } else {
+            self.commons.mail(worker, Mail::Cancel { pid, key: key.into(), asker });
+        }
+    }
+
+    /// Cancel what the client with this key runs.
+    pub(crate) fn cancel(&mut self, pid: u32, key: &[u8], asker: Asker) {
+        let Some(slot) = self.pids.get(&pid).copied() else { return self.cancelled(asker) };
+        let Some(client) = self.clients.get(slot as usize) else { return self.cancelled(asker) };
+        if !auth::same(&client.card.key.secret, key) {
+            return self.cancelled(asker);
+        }
+        match client.state {
+            State::Linked(server) if self.runs_clients_request(server.0) => {
+                self.cancel_on(server.0, asker);
+            }
+            State::Waiting(_) | State::Linked(_) if !client.held.is_empty() => {
+                self.cancel_in_line(slot);
+                self.cancelled(asker);
+            }
+            State::Console(_) => {
+                self.cancel_console(slot);
+                self.cancelled(asker);
+            }
+            _ => self.cancelled(asker),
+        }
+    }
+
+    fn runs_clients_request(&self, server: u32) -> bool {
+        let server = &self.servers[server as usize];
+        server.side.owes() && server.own.is_none()
+    }
+
+    fn cancel_on(&mut self, slot: u32, asker: Asker) {
+        let server = &self.servers[slot as usize];
+        let (id, request, pool) = (server.id, server.requests, server.pool);
+        let same = |c: &&mut Canceller| {
+            c.server_id == id && c.request == request && c.state != Going::Closing
+        };
+        if let Some(under_way) = self.cancellers.iter_mut().map(|(_, c)| c).find(|c| same(c)) {
+            under_way.askers.push(asker);
+            return;
+        }
+        // A server without a key cannot be asked to stop.
+        let (Some(address), false) = (server.address.clone(), server.key.is_empty()) else {
+            return self.cancelled(asker);
+        };
+        let conn = self.driver.connect(&address);
+        let entry = self.cancellers.insert(Canceller {
+            conn,
+            pool,
+            server: slot,
+            server_id: id,
+            request,
+            askers: vec![asker],
+            since: self.now,
+            state: Going::Connecting,
+        });
+        self.set_role(conn, Role::Canceller(crate::slot(entry)));
+        self.with_pool(pool, |pool, _| pool.cancel_began(ServerId(slot)));
+    }
+
+    pub(crate) fn canceller_connected(&mut self, slot: u32) {
+        let Some(canceller) = self.cancellers.get_mut(slot as usize) else { return };
+        canceller.state = Going::Sent;
+        let conn = canceller.conn;
+        let server = self.servers.get(canceller.server as usize);
+        match server.filter(|server| server.id == canceller.server_id) {
+            // Between asking and now the request may have been answered. Its successor is not to
+            // be hit.
+            Some(server) if server.requests == canceller.request && server.side.owes() => {
+                let mut packet = Vec::with_capacity(16 + server.key.len());
+                wire::write::client::cancel_request(&mut packet, server.pid, &server.key);
+                self.driver.write(conn, &packet);
+            }
+            _ => self.canceller_done(slot),
+        }
+    }
+
+    /// The server hung up on the cancel: it has passed it on.
+    pub(crate) fn canceller_ended(&mut self, slot: u32) {
+        self.canceller_done(slot);
+    }
+
+    fn canceller_done(&mut self, slot: u32) {
+        let Some(canceller) = self.cancellers.get_mut(slot as usize) else { return };
+        if canceller.state != Going::Closing {
+            canceller.state = Going::Closing;
+            self.driver.abort(canceller.conn);
+        }
+    }
+
+    pub(crate) fn canceller_gone(&mut self, slot: u32) {
+        let Some(canceller) = self.cancellers.try_remove(slot as usize) else { return };
+        let now = self.now;
+        let server = self.servers.get(canceller.server as usize);
+        if server.is_some_and(|server| server.id == canceller.server_id) {
+            let server = ServerId(canceller.server);
+            self.with_pool(canceller.pool, |pool, out| pool.cancel_ended(server, now, out));
+        }
+        for asker in canceller.askers {
+            self.cancelled(asker);
+        }
+    }
+
+    /// Tell the asker's worker that its cancel is over, whatever became of it.
+    fn cancelled(&mut self, asker: Asker) {
+        if asker.worker == self.me {
+            self.asker_may_go(asker);
+        } else {
+            self.commons.mail(asker.worker, Mail::Cancelled { asker });
+        }
+    }
+
+    /// Hang up on who asked for a cancel; libpq waits for just that.
+    pub(crate) fn asker_may_go(&mut self, asker: Asker) {
+        let client = self.clients.get_mut(asker.slot as usize);
+        let Some(client) = client.filter(|client| client.card.id == asker.id) else { return };
+        if matches!(client.state, State::Canceling) {
+            client.state = State::Closing;
+            client.since = self.now;
+            let conn = client.conn;
+            self.driver.finish(conn);
+        }
+    }
+
+    /// Give up on cancels that take too long. Nobody knows whether such a one will still strike,
+    /// so its server is closed.
+    pub(crate) fn tick_cancellers(&mut self) {
+        let now = self.now;
+        let late = |c: &Canceller| {
+            c.state != Going::Closing && c.since.after(CANCEL_TAKES_AT_MOST) <= now
+        };
+        let late: Vec<(u32, u32, u64)> = self
+            .cancellers
+            .iter()
+            .filter(|(_, c)| late(c))
+            .map(|(slot, c)| (crate::slot(slot), c.server, c.server_id))
+            .collect();
+        for (slot, server, id) in late {
+            if self.servers.get(server as usize).is_some_and(|server| server.id == id) {
+                self.server_dies(server, "cancel took too long");
+            }
+            self.canceller_done(slot);
+        }
+    }
+}
+
+impl<D: Driver, W: World> Worker<D, W> {
+    /// A cancel for a client whose request has not gone to a server yet: the request is taken out
+    /// of the line and answered as PostgreSQL would have, had the cancel come a moment later.
+    fn cancel_in_line(&mut self, slot: u32) {
+        let client = &mut self.clients[slot as usize];
+        // Half a request cannot be answered; nor can it be taken back.
+        let Some(len) = first_request(&client.held) else { return };
+        client.held.drain(..len);
+        let left = !client.held.is_empty();
+        let report = wire::Report {
+            severity: b"ERROR",
+            with_v: true,
+            code: b"57014",
+            message: b"canceling statement due to user request",
+            ..wire::Report::default()
+        };
+        let mut out = Vec::new();
+        wire::write::server::error_response(&mut out, &report);
+        wire::write::server::ready_for_query(&mut out, wire::Status::Idle);
+        self.send_to_client(slot, &out);
+        let client = &mut self.clients[slot as usize];
+        if !left && matches!(client.state, State::Waiting(_)) {
+            client.state = State::Idle;
+            client.since = self.now;
+            let pool = client.pool;
+            self.with_pool(pool, |pool, out| pool.forget(ClientId(slot), out));
+        }
+    }
+}
+
+/// How long the first request in `held` is: a simple query or function call, or all messages up to
+/// a Sync. `None`: it is not all there.
+fn first_request(held: &[u8]) -> Option<usize> {
+    use wire::tag::client::{FUNCTION_CALL, QUERY, SYNC};
+    let (mut scanner, mut rest) = (wire::Scanner::default(), held);
+    while let Ok(Some(piece)) = scanner.next(&mut rest) {
+        if piece.ends && matches!(piece.tag, QUERY | FUNCTION_CALL | SYNC) {
+            return Some(held.len() - rest.len());
+        }
+    }
+    None
+}

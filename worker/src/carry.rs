@@ -1,0 +1,152 @@
+//! Carrying out what the pools order, and what the bank calls for.
+
+use io::Driver;
+use pool::{Action, Answer, Call, Calling, CloseReason, Pool, PoolId, RefuseReason};
+
+use crate::client::{Client, State};
+use crate::end::Why;
+use crate::log::Level;
+use crate::mail::Mail;
+use crate::worker::Worker;
+use crate::world::World;
+
+impl<D: Driver, W: World> Worker<D, W> {
+    /// Tell a pool something; what it orders is queued. Nothing happens when the pool is gone.
+    pub(crate) fn with_pool(&mut self, id: PoolId, tell: impl FnOnce(&mut Pool, &mut Vec<Action>)) {
+        let Some(Some(room)) = self.rooms.get_mut(id.0 as usize) else { return };
+        tell(&mut room.pool, &mut self.out);
+        self.orders.extend(self.out.drain(..).map(|action| (id, action)));
+    }
+
+    /// Do what was ordered, in the order it was ordered. What this brings about is done too.
+    pub(crate) fn carry_out(&mut self) {
+        if self.carrying {
+            return;
+        }
+        self.carrying = true;
+        while let Some((pool, action)) = self.orders.pop_front() {
+            self.obey(pool, action);
+        }
+        self.carrying = false;
+    }
+
+    fn obey(&mut self, pool: PoolId, action: Action) {
+        match action {
+            Action::Link { client, server } => self.link(client.0, server.0),
+            Action::Want { count } => self.open_servers(pool, count),
+            Action::Decline => {
+                let mut calls = Vec::new();
+                self.commons.bank().declined(pool, self.me, &mut calls);
+                self.deliver(calls);
+            }
+            Action::Check { server } => self.check_server(server.0),
+            Action::Close { server, reason } => {
+                let obsolete = self.room(pool).map_or("obsolete connection", |r| r.obsolete_because);
+                self.close_server(server.0, closing_words(reason, obsolete));
+            }
+            Action::Give { server, to } => self.give_server(server.0, to),
+            Action::Nudge { to } => self.commons.mail(to, Mail::Nudge { pool, from: self.me }),
+            Action::NoIdle { to } => self.commons.mail(to, Mail::NoIdle { pool, from: self.me }),
+            Action::Refuse { client, reason } => self.refuse(client.0, pool, reason),
+            Action::Notify { client } => self.tell_in_line(client.0),
+        }
+    }
+
+    /// Ask the bank for slots, and dial a server for each.
+    fn open_servers(&mut self, pool: PoolId, count: u32) {
+        for _ in 0..count {
+            let Some(Some(room)) = self.rooms.get(pool.0 as usize) else { return };
+            let waited = room.pool.oldest_wait(self.now);
+            let mut calls = Vec::new();
+            let answer = self.commons.bank().ask(pool, self.me, waited, self.now, &mut calls);
+            self.deliver(calls);
+            match answer {
+                Answer::Open { reserve } => {
+                    if reserve {
+                        self.log_reserve(pool);
+                    }
+                    self.dial(pool, None);
+                }
+                Answer::Wait | Answer::Later => {
+                    self.with_pool(pool, |pool, _| pool.denied());
+                    return;
+                }
+                Answer::Failing => {
+                    if let Some(room) = self.room_mut(pool) {
+                        room.error_is_news = false;
+                    }
+                    self.with_pool(pool, |pool, out| {
+                        pool.denied();
+                        pool.refuse_all(RefuseReason::LoginFailed, out);
+                    });
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Pass on what the bank wants of workers; what it wants of this one is done at once.
+    pub(crate) fn deliver(&mut self, calls: Vec<Call>) {
+        for Call { worker, pool, calling } in calls {
+            if worker == self.me {
+                self.called(pool, calling);
+            } else {
+                self.commons.mail(worker, Mail::Call { pool, calling });
+            }
+        }
+    }
+
+    pub(crate) fn called(&mut self, pool: PoolId, calling: Calling) {
+        let now = self.now;
+        self.with_pool(pool, |pool, out| match calling {
+            Calling::Retry => pool.retry(now, out),
+            Calling::Evict => pool.evict(now, out),
+            Calling::Refuse => pool.refuse_all(RefuseReason::LoginFailed, out),
+        });
+    }
+
+    fn refuse(&mut self, client: u32, pool: PoolId, reason: RefuseReason) {
+        let why = match reason {
+            RefuseReason::WaitedTooLong => Why::text("query_wait_timeout"),
+            RefuseReason::LoginFailed => {
+                let error = self.commons.bank().cached_error(pool).unwrap_or_default();
+                if self.room(pool).is_some_and(|room| room.error_is_news) {
+                    Why::Server(error)
+                } else {
+                    let message = wire::ErrorFields::new(&error).message();
+                    let message = String::from_utf8_lossy(message);
+                    Why::Text(
+                        format!(
+                            "server login has been failing, cached error: {message} \
+                             (server_login_retry)"
+                        )
+                        .into(),
+                    )
+                }
+            }
+        };
+        self.client_leaves(client, why);
+    }
+}
+
+impl<D: Driver, W: World> Worker<D, W> {
+    fn log_reserve(&mut self, pool: PoolId) {
+        let waits = |c: &Client| c.pool == pool && matches!(c.state, State::Waiting(_));
+        let line = self.clients.iter().filter(|(_, client)| waits(client));
+        if let Some((client, _)) = line.min_by_key(|(_, client)| client.since) {
+            self.log_client(crate::slot(client), Level::Warning, format_args!("taking connection from reserve_pool"));
+        }
+    }
+}
+
+/// `closing because: …` of a server.
+fn closing_words(reason: CloseReason, obsolete: &'static str) -> &'static str {
+    match reason {
+        CloseReason::Idle => "server idle timeout",
+        CloseReason::Lifetime => "server lifetime over",
+        CloseReason::Obsolete => obsolete,
+        CloseReason::Evicted => "evicted",
+        CloseReason::Paused => "pause mode",
+        CloseReason::Surplus => "too many servers in the pool",
+    }
+}

@@ -1,0 +1,162 @@
+//! What all workers share. Nothing here is on a query's way: it is touched when a client logs in
+//! or leaves, and when a server is opened, closed or moved.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use auth::{ClientKeys, Derived, JobKey};
+use pool::{Bank, PoolId, WorkerId};
+
+use crate::mail::{LetterBox, Mail};
+use crate::welcome::Welcome;
+
+/// The workers' common goods. `S` is the driver's socket.
+pub struct Commons<S> {
+    bank: Mutex<Bank>,
+    boxes: Vec<LetterBox<S>>,
+    census: Mutex<Census>,
+    memory: Mutex<Memory>,
+    /// Clients per worker, for dealing out new ones evenly.
+    loads: Vec<AtomicU32>,
+    socket_ids: AtomicU64,
+    /// How often servers were made obsolete: RECONNECT and RELOAD.
+    epochs: AtomicU32,
+    /// Numbers of prepared statements; never reused while the process lives.
+    pub statement_ids: Arc<AtomicU64>,
+}
+
+impl<S> Commons<S> {
+    #[must_use]
+    pub fn new(boxes: Vec<LetterBox<S>>) -> Self {
+        let workers = u16::try_from(boxes.len()).unwrap_or(u16::MAX);
+        Self {
+            bank: Mutex::new(Bank::new(workers)),
+            loads: boxes.iter().map(|_| AtomicU32::new(0)).collect(),
+            boxes,
+            census: Mutex::default(),
+            memory: Mutex::default(),
+            socket_ids: AtomicU64::new(1),
+            epochs: AtomicU32::new(0),
+            statement_ids: Arc::default(),
+        }
+    }
+
+    pub fn bank(&self) -> MutexGuard<'_, Bank> {
+        open(&self.bank)
+    }
+
+    pub fn census(&self) -> MutexGuard<'_, Census> {
+        open(&self.census)
+    }
+
+    pub fn memory(&self) -> MutexGuard<'_, Memory> {
+        open(&self.memory)
+    }
+
+    #[must_use]
+    pub fn workers(&self) -> u16 {
+        u16::try_from(self.boxes.len()).unwrap_or(u16::MAX)
+    }
+
+    /// Put `mail` in the box of `to`.
+    pub fn mail(&self, to: WorkerId, mail: Mail<S>) {
+        if let Some(letter_box) = self.boxes.get(usize::from(to.0)) {
+            letter_box.put(mail);
+        }
+    }
+
+    /// The number of a new client or server socket: `id` in SHOW CLIENTS and SHOW SERVERS.
+    #[must_use]
+    pub fn socket_id(&self) -> u64 {
+        self.socket_ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The epoch in which servers opened now belong.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epochs.load(Ordering::Relaxed)
+    }
+
+    /// All servers open so far may become obsolete: the epoch that follows them.
+    #[must_use]
+    pub fn next_epoch(&self) -> u32 {
+        self.epochs.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The worker with the fewest clients; it counts one more from now on.
+    #[must_use]
+    pub fn deal(&self) -> WorkerId {
+        let least = self.loads.iter().enumerate().min_by_key(|(_, load)| load.load(Ordering::Relaxed));
+        let worker = least.map_or(0, |(worker, _)| worker);
+        self.loads[worker].fetch_add(1, Ordering::Relaxed);
+        WorkerId(u16::try_from(worker).unwrap_or(0))
+    }
+
+    /// A client of `worker` is gone.
+    pub fn undeal(&self, worker: WorkerId) {
+        self.loads[usize::from(worker.0)].fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A worker that panicked while it held a lock has already taken the process down; what it guarded
+/// is plain data.
+fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many clients there are: in all, per database, per user.
+#[derive(Debug, Default)]
+pub struct Census {
+    /// All sockets, those that are still logging in included; not the console's.
+    pub clients: u32,
+    pub databases: BTreeMap<Arc<str>, u32>,
+    pub users: BTreeMap<Arc<str>, u32>,
+}
+
+impl Census {
+    /// Clients of `database`.
+    #[must_use]
+    pub fn of_database(&self, database: &str) -> u32 {
+        self.databases.get(database).copied().unwrap_or(0)
+    }
+
+    /// Clients of `user`, over all databases.
+    #[must_use]
+    pub fn of_user(&self, user: &str) -> u32 {
+        self.users.get(user).copied().unwrap_or(0)
+    }
+
+    /// One more client in `database` as `user`.
+    pub fn enter(&mut self, database: &Arc<str>, user: &Arc<str>) {
+        *self.databases.entry(database.clone()).or_insert(0) += 1;
+        *self.users.entry(user.clone()).or_insert(0) += 1;
+    }
+
+    /// One less.
+    pub fn leave(&mut self, database: &str, user: &str) {
+        less(&mut self.databases, database);
+        less(&mut self.users, user);
+    }
+}
+
+fn less(counts: &mut BTreeMap<Arc<str>, u32>, name: &str) {
+    if let Some(count) = counts.get_mut(name) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(name);
+        }
+    }
+}
+
+/// What logins leave behind for later ones.
+#[derive(Default)]
+pub struct Memory {
+    /// What the servers of a pool said of themselves at login.
+    pub welcomes: BTreeMap<PoolId, Arc<Welcome>>,
+    /// The SCRAM keys with which a user logged in here: they open servers where only a verifier is
+    /// stored. By user name.
+    pub client_keys: BTreeMap<Arc<str>, ClientKeys>,
+    /// Passwords already put through PBKDF2.
+    pub derived: BTreeMap<JobKey, Derived>,
+}

@@ -1,0 +1,279 @@
+//! Servers: dialled, logged in to, moved, closed.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use config::{Host, LoadBalance};
+use io::{Address, Driver};
+use pool::{ClientId, Failure, PoolId, ServerId, WorkerId};
+use session::{ServerSide, Vars};
+
+use crate::log::Level;
+use crate::mail::Mail;
+use crate::names::Found;
+use crate::server::{Replica, Server, Slot, State};
+use crate::slot;
+use crate::world::Errand;
+use crate::worker::{Role, Worker};
+use crate::world::World;
+
+/// A server on its way from one worker to another, with all that is known of it.
+pub struct Traveller<S> {
+    pub(crate) socket: S,
+    pub(crate) server: Server,
+    pub(crate) opened_at: pool::Instant,
+    pub(crate) epoch: u32,
+    pub(crate) name: Arc<str>,
+    pub(crate) user: Arc<str>,
+}
+
+impl<D: Driver, W: World> Worker<D, W> {
+    /// The bank gave a slot in `pool`: open a server for it.
+    pub(crate) fn dial(&mut self, pool: PoolId, replica: Option<(ClientId, Box<Replica>)>) {
+        let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize) else { return };
+        let hosts = self.site.config.hosts(&room.database);
+        let host = hosts[room.next_host % hosts.len()].clone();
+        if room.database.load_balance_hosts == LoadBalance::RoundRobin {
+            room.next_host = room.next_host.wrapping_add(1);
+        }
+        let port = room.database.port;
+        let dedicated = replica.is_some();
+        let (client, replica) = replica.unzip();
+        let server = Server {
+            conn: None,
+            reading: true,
+            pool,
+            state: State::Resolving,
+            side: ServerSide::new(Vars::new(&self.site.tracked)),
+            own: None,
+            client,
+            since: self.now,
+            requests: 0,
+            id: self.commons.socket_id(),
+            ends: None,
+            connected: self.now,
+            connected_wall: self.world.wall_us() / 1_000_000,
+            pid: 0,
+            key: Box::default(),
+            address: None,
+            slot: Slot::Asked,
+            port,
+            replica,
+        };
+        let id = server.id;
+        let entry = slot(self.servers.insert(server));
+        let now = self.now;
+        if !dedicated {
+            self.with_pool(pool, |pool, _| pool.connecting(ServerId(entry), now));
+        }
+        match host {
+            Host::Ip(ip) => self.connect(entry, inet(ip, port)),
+            Host::UnixDir(dir) | Host::Abstract(dir) => {
+                let path = PathBuf::from(format!("{dir}/.s.PGSQL.{port}"));
+                self.connect(entry, Address::Unix(path));
+            }
+            Host::Name(name) => self.resolve(entry, id, &name.into(), port),
+        }
+    }
+
+    fn resolve(&mut self, entry: u32, id: u64, name: &Arc<str>, port: u16) {
+        match self.names.find(name, (entry, id), self.now) {
+            Found::At(ip) => self.connect(entry, inet(ip, port)),
+            Found::Nowhere => self.login_fails(entry, "server DNS lookup failed", None),
+            Found::Wait { ask: false } => {}
+            Found::Wait { ask: true } => {
+                self.world.errand(Errand::Resolve { worker: self.me, name: name.clone() });
+            }
+        }
+    }
+
+    /// A host name was looked up.
+    pub(crate) fn resolved(&mut self, name: &Arc<str>, found: Result<Vec<IpAddr>, String>) {
+        let settings = &self.site.config.settings;
+        let (addresses, ttl) = match found {
+            Ok(addresses) => (addresses, settings.dns_max_ttl),
+            Err(error) => {
+                let ttl = settings.dns_nxdomain_ttl;
+                self.log(Level::Warning, format_args!("DNS lookup failed: {name}: {error}"));
+                (Vec::new(), ttl)
+            }
+        };
+        for (entry, id) in self.names.found(name, addresses, ttl, self.now) {
+            let server = self.servers.get(entry as usize);
+            let waiting = |server: &&Server| {
+                server.id == id && matches!(server.state, State::Resolving)
+            };
+            if let Some(port) = server.filter(waiting).map(|server| server.port) {
+                self.resolve(entry, id, name, port);
+            }
+        }
+    }
+
+    fn connect(&mut self, entry: u32, address: Address) {
+        let conn = self.driver.connect(&address);
+        self.set_role(conn, Role::Server(entry));
+        let server = &mut self.servers[entry as usize];
+        server.conn = Some(conn);
+        server.address = Some(address);
+        server.state = State::Connecting;
+        server.since = self.now;
+    }
+
+    /// `entry` is of no more use and is cut off; its client, if it has one, hears why.
+    pub(crate) fn server_dies(&mut self, entry: u32, reason: &str) {
+        let Some(client) = self.forget_server(entry) else { return };
+        self.hang_up_on_server(entry, reason, false);
+        if let Some(client) = client {
+            self.client_lost_server(client.0, reason);
+        }
+    }
+
+    /// The pool let go of `entry`: say goodbye and close.
+    pub(crate) fn close_server(&mut self, entry: u32, reason: &str) {
+        self.hang_up_on_server(entry, reason, true);
+    }
+
+    /// Take `entry` out of its pool and from its client, who is returned. `None`: it is already
+    /// going.
+    pub(crate) fn forget_server(&mut self, entry: u32) -> Option<Option<pool::ClientId>> {
+        let server = self.servers.get_mut(entry as usize)?;
+        if matches!(server.state, State::Closing) {
+            return None;
+        }
+        let client = server.client.take();
+        let (pool, now) = (server.pool, self.now);
+        if server.replica.is_none() {
+            self.with_pool(pool, |pool, out| pool.lost(ServerId(entry), now, out));
+        }
+        Some(client)
+    }
+
+    fn hang_up_on_server(&mut self, entry: u32, reason: &str, politely: bool) {
+        self.log_server_end(entry, reason);
+        let server = &mut self.servers[entry as usize];
+        let logged_in = matches!(server.state, State::Ready | State::Leaving(_));
+        server.state = State::Closing;
+        server.since = self.now;
+        let Some(conn) = server.conn else {
+            return self.server_gone(entry);
+        };
+        if politely && logged_in {
+            let mut goodbye = Vec::with_capacity(5);
+            wire::write::client::terminate(&mut goodbye);
+            self.driver.write(conn, &goodbye);
+            self.driver.finish(conn);
+        } else {
+            self.driver.abort(conn);
+        }
+    }
+
+    /// The kernel is done with a server's socket: its slot in the bank is free.
+    pub(crate) fn server_gone(&mut self, entry: u32) {
+        let Some(server) = self.servers.try_remove(entry as usize) else { return };
+        let mut calls = Vec::new();
+        match server.slot {
+            Slot::Returned => return,
+            Slot::Open => self.commons.bank().closed(server.pool, self.me, self.now, &mut calls),
+            Slot::Asked => self.commons.bank().failed(
+                server.pool,
+                self.me,
+                Failure::Abandoned,
+                Arc::default(),
+                self.now,
+                &mut calls,
+            ),
+        }
+        self.deliver(calls);
+    }
+
+    /// The login of `entry` came to nothing. `error`: the server's own ErrorResponse, if it sent
+    /// one; then all who wait in the pool hear it.
+    pub(crate) fn login_fails(&mut self, entry: u32, reason: &str, error: Option<Arc<[u8]>>) {
+        let server = &mut self.servers[entry as usize];
+        let pool = server.pool;
+        if server.replica.is_some() {
+            let client = server.client.take();
+            self.server_dies(entry, reason);
+            return client.into_iter().for_each(|client| self.replica_lost(client, error.clone()));
+        }
+        // The bank takes the slot back by itself when it hears of the failure.
+        server.slot = Slot::Returned;
+        let failure = match &error {
+            Some(body) => {
+                let transient = wire::ErrorFields::new(body).code() == b"57P03";
+                Failure::Login { transient }
+            }
+            None => Failure::Connect,
+        };
+        let text: Arc<[u8]> = error.unwrap_or_else(|| own_error(reason));
+        let mut calls = Vec::new();
+        self.commons.bank().failed(pool, self.me, failure, text, self.now, &mut calls);
+        if let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize) {
+            room.error_is_news = true;
+            room.next_host = room.next_host.wrapping_add(1);
+        }
+        if self.forget_server(entry).is_some() {
+            self.hang_up_on_server(entry, reason, false);
+        }
+        self.deliver(calls);
+    }
+
+    /// Hand `entry` over to worker `to`.
+    pub(crate) fn give_server(&mut self, entry: u32, to: WorkerId) {
+        let Some(server) = self.servers.get_mut(entry as usize) else { return };
+        let Some(conn) = server.conn else { return };
+        server.state = State::Leaving(to);
+        self.driver.detach(conn);
+    }
+
+    /// The driver let go of a server that is on its way to another worker.
+    pub(crate) fn detached(&mut self, conn: io::Conn, socket: D::Socket) {
+        let role = self.role(conn);
+        self.set_role(conn, Role::Nobody);
+        let Role::Server(entry) = role else { return };
+        let Some(server) = self.servers.get(entry as usize) else { return };
+        let State::Leaving(to) = server.state else {
+            // It was given up meanwhile; dropping the socket closes it.
+            return self.server_gone(entry);
+        };
+        let id = server.pool;
+        let Some(Some(room)) = self.rooms.get_mut(id.0 as usize) else { return };
+        let opened_at = room.pool.opened_at(ServerId(entry));
+        let epoch = room.pool.epoch_of(ServerId(entry));
+        room.pool.left(ServerId(entry));
+        let (name, user) = (room.name.clone(), room.user.clone());
+        let server = self.servers.remove(entry as usize);
+        self.commons.bank().moved(id, self.me, to);
+        let traveller = Box::new(Traveller { socket, server, opened_at, epoch, name, user });
+        self.commons.mail(to, Mail::Server(traveller));
+    }
+
+    /// A server came from another worker.
+    pub(crate) fn server_arrived(&mut self, traveller: Traveller<D::Socket>) {
+        let Traveller { socket, mut server, opened_at, epoch, name, user } = traveller;
+        let conn = self.driver.adopt(socket);
+        server.conn = Some(conn);
+        server.state = State::Ready;
+        server.reading = true;
+        let pool = server.pool;
+        let entry = slot(self.servers.insert(server));
+        self.set_role(conn, Role::Server(entry));
+        self.open_room_of(pool, &name, &user);
+        let now = self.now;
+        self.with_pool(pool, |pool, out| {
+            pool.arrived(ServerId(entry), opened_at, epoch, now, out);
+        });
+    }
+}
+
+fn inet(ip: IpAddr, port: u16) -> Address {
+    Address::Inet(SocketAddr::new(ip, port))
+}
+
+/// The body of a FATAL of ours, as the waiting clients get it.
+fn own_error(text: &str) -> Arc<[u8]> {
+    let mut body = Vec::new();
+    wire::write::server::error_response(&mut body, &crate::end::fatal(text.as_bytes()));
+    body.get(5..).unwrap_or_default().into()
+}

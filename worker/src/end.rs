@@ -1,0 +1,214 @@
+//! How clients go, and what they and the log are told.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use io::Driver;
+use pool::{ClientId, Duration};
+use wire::{ErrorFields, Report};
+
+use crate::client::State;
+use crate::log::{Level, Side, Subject};
+use crate::worker::Worker;
+use crate::world::World;
+
+/// A peer that was told why it is hung up on may take this long to read it.
+pub(crate) const LINGER: Duration = Duration::from_secs(5);
+
+/// Why a client goes.
+#[derive(Clone, Debug)]
+pub(crate) enum Why {
+    /// It said so.
+    CloseRequest,
+    /// It just went.
+    UnexpectedEof,
+    /// What a server said when it refused a login: the body of its ErrorResponse.
+    Server(Arc<[u8]>),
+    /// A reason of ours: FATAL with this text, and the same in the log. SQLSTATE 08P01.
+    Text(Cow<'static, str>),
+    /// The same, but the client has already been told.
+    Told(Cow<'static, str>),
+}
+
+impl Why {
+    pub(crate) const fn text(text: &'static str) -> Self {
+        Self::Text(Cow::Borrowed(text))
+    }
+
+    /// `closing because: …`
+    fn words(&self) -> Cow<'_, str> {
+        match self {
+            Self::CloseRequest => "client close request".into(),
+            Self::UnexpectedEof => "client unexpected eof".into(),
+            Self::Server(body) => String::from_utf8_lossy(ErrorFields::new(body).message()),
+            Self::Text(text) | Self::Told(text) => text.as_ref().into(),
+        }
+    }
+
+    /// Whether it is the pooler that ends it: those are the `pooler error` lines.
+    fn is_ours(&self) -> bool {
+        matches!(self, Self::Text(_) | Self::Told(_) | Self::Server(_))
+    }
+}
+
+/// A FATAL of ours. PgBouncer sends these three fields and no others.
+pub(crate) fn fatal(text: &[u8]) -> Report<'_> {
+    Report { severity: b"FATAL", code: b"08P01", message: text, ..Report::default() }
+}
+
+/// A NOTICE of ours.
+pub(crate) fn notice(text: &[u8]) -> Report<'_> {
+    Report { severity: b"NOTICE", code: b"00000", message: text, ..Report::default() }
+}
+
+impl<D: Driver, W: World> Worker<D, W> {
+    /// `slot` goes: it is told why, its server is given back or closed, and its place in line is
+    /// free. Does nothing for one that is already going.
+    pub(crate) fn client_leaves(&mut self, slot: u32, why: Why) {
+        let Some(client) = self.clients.get_mut(slot as usize) else { return };
+        if matches!(client.state, State::Closing) {
+            return;
+        }
+        let state = std::mem::replace(&mut client.state, State::Closing);
+        let (pool, conn, age) = (client.pool, client.conn, self.now.since(client.card.connected));
+        client.held = Vec::new();
+        client.since = self.now;
+        match state {
+            State::Waiting(_) => self.with_pool(pool, |pool, out| pool.forget(ClientId(slot), out)),
+            State::Linked(server) => self.server_left(server.0, slot, &why),
+            State::Console(desk) => self.desk_left(*desk),
+            State::Login(_) | State::Idle | State::Canceling | State::Closing => {}
+        }
+        self.tell_why(slot, &why);
+        self.log_client_end(slot, &why, age);
+        self.uncount(slot);
+        if matches!(why, Why::UnexpectedEof) {
+            self.driver.abort(conn);
+        } else {
+            self.driver.finish(conn);
+        }
+    }
+
+    fn tell_why(&mut self, slot: u32, why: &Why) {
+        let mut out = Vec::new();
+        match why {
+            Why::CloseRequest | Why::UnexpectedEof | Why::Told(_) => return,
+            Why::Server(body) => wire::write::message(&mut out, wire::tag::server::ERROR, |out| {
+                out.extend_from_slice(body);
+            }),
+            Why::Text(text) => {
+                wire::write::server::error_response(&mut out, &fatal(text.as_bytes()));
+            }
+        }
+        self.send_to_client(slot, &out);
+    }
+
+    fn log_client_end(&mut self, slot: u32, why: &Why, age: Duration) {
+        let settings = &self.site.config.settings;
+        let (ours, ends) = (settings.log_pooler_errors, settings.log_disconnections);
+        let words = why.words();
+        if ends {
+            let age = age.as_secs();
+            self.log_client(slot, Level::Log, format_args!("closing because: {words} (age={age}s)"));
+        }
+        if ours && why.is_ours() {
+            self.log_client(slot, Level::Warning, format_args!("pooler error: {words}"));
+        }
+    }
+
+    /// It no longer counts toward the limits.
+    fn uncount(&mut self, slot: u32) {
+        let client = &mut self.clients[slot as usize];
+        let card = &mut client.card;
+        let mut census = self.commons.census();
+        if !std::mem::replace(&mut card.exempt, true) {
+            census.clients -= 1;
+        }
+        if std::mem::replace(&mut card.counted, false)
+            && let (Some(database), Some(user)) = (&card.database, &card.user)
+        {
+            census.leave(database, user);
+            drop(census);
+            if let Some(Some(room)) = self.rooms.get_mut(client.pool.0 as usize) {
+                room.clients -= 1;
+            }
+        }
+    }
+
+    /// The client's socket said goodbye.
+    pub(crate) fn client_ended(&mut self, slot: u32) {
+        self.client_leaves(slot, Why::UnexpectedEof);
+        if let Some(client) = self.clients.get(slot as usize) {
+            // One that was being told why will not hear it any more.
+            self.driver.abort(client.conn);
+        }
+        self.carry_out();
+    }
+
+    /// The kernel is done with a client's socket.
+    pub(crate) fn client_gone(&mut self, slot: u32) {
+        let Some(client) = self.clients.try_remove(slot as usize) else { return };
+        if !client.card.key.secret.is_empty() {
+            self.pids.remove(&client.card.key.pid);
+        }
+        self.commons.undeal(self.me);
+    }
+
+    /// `No server connection available in postgres backend, client being queued`
+    pub(crate) fn tell_in_line(&mut self, slot: u32) {
+        let text = b"No server connection available in postgres backend, client being queued";
+        let mut out = Vec::new();
+        wire::write::server::notice_response(&mut out, &notice(text));
+        self.send_to_client(slot, &out);
+    }
+
+    pub(crate) fn log_login_attempt(&mut self, slot: u32, database: &str, user: &str) {
+        if !self.site.config.settings.log_connections {
+            return;
+        }
+        let replication = match self.clients[slot as usize].card.replication {
+            session::login::Replication::None => "no",
+            session::login::Replication::Physical => "yes",
+            session::login::Replication::Logical => "database",
+        };
+        let text = format_args!(
+            "login attempt: db={database} user={user} tls=no replication={replication}"
+        );
+        self.log_client(slot, Level::Log, text);
+    }
+
+    pub(crate) fn log_client(&mut self, slot: u32, level: Level, text: fmt::Arguments<'_>) {
+        let Some(client) = self.clients.get(slot as usize) else { return };
+        let card = &client.card;
+        let subject = Subject {
+            side: Side::Client,
+            id: card.id,
+            database: card.database.as_deref(),
+            user: card.user.as_deref(),
+            ends: Some(&card.ends),
+        };
+        self.world.log().line(level, format_args!("{subject} {text}"));
+    }
+
+    pub(crate) fn log_server(&mut self, entry: u32, level: Level, text: fmt::Arguments<'_>) {
+        let Some(server) = self.servers.get(entry as usize) else { return };
+        let room = self.rooms.get(server.pool.0 as usize).and_then(Option::as_deref);
+        let subject = Subject {
+            side: Side::Server,
+            id: server.id,
+            database: room.map(|room| &*room.name),
+            user: room.map(|room| &*room.user),
+            ends: server.ends.as_deref(),
+        };
+        self.world.log().line(level, format_args!("{subject} {text}"));
+    }
+
+    pub(crate) fn log_server_end(&mut self, entry: u32, reason: &str) {
+        if !self.site.config.settings.log_disconnections {
+            return;
+        }
+        let age = self.now.since(self.servers[entry as usize].connected).as_secs();
+        self.log_server(entry, Level::Log, format_args!("closing because: {reason} (age={age}s)"));
+    }
+}

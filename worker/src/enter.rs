@@ -1,0 +1,383 @@
+//! Clients coming in: accepted, dealt, asked who they are, let in.
+
+use std::sync::Arc;
+
+use auth::{Account, ClientKeys, Dice, Method};
+use config::AuthType;
+use io::{Address, Driver, Ends, Listener};
+use pool::{ClientId, PoolId};
+use session::{ClientSide, Vars};
+use session::login::{AuthPlan, ClientLogin, Facts, Policy, Replication, Step};
+
+use crate::client::{Card, Client, State, WaitingFor};
+use crate::desk::Desk;
+use crate::end::Why;
+use crate::log::Level;
+use crate::mail::{Mail, Party};
+use crate::order::Shutdown;
+use crate::slot;
+use crate::worker::{Role, Worker};
+use crate::world::{Errand, World};
+
+/// A client that is logging in.
+pub(crate) struct Entering {
+    login: ClientLogin,
+    /// What it said it wants.
+    wish: Option<Box<Wish>>,
+}
+
+impl Entering {
+    /// What the client said beyond its login.
+    pub(crate) fn leftover(&mut self) -> Vec<u8> {
+        self.login.leftover()
+    }
+}
+
+/// What a client asks for in its startup packet, and what it will get once it has proved itself.
+struct Wish {
+    facts: Facts,
+    /// Tracked parameters.
+    settings: Vec<(String, Vec<u8>)>,
+    database: Arc<str>,
+    user: Arc<str>,
+    outcome: Outcome,
+}
+
+/// Where a client goes once it has proved itself. Who has not must not learn it.
+enum Outcome {
+    Pool,
+    Console(admin::Role),
+    Refusal(String),
+}
+
+impl<D: Driver, W: World> Worker<D, W> {
+    pub(crate) fn accepted(&mut self, listener: Listener, socket: D::Socket, ends: Ends) {
+        self.door_opened(listener);
+        let worker = self.commons.deal();
+        if worker == self.me {
+            self.client_came(socket, ends);
+        } else {
+            self.commons.mail(worker, Mail::Client { socket, ends });
+        }
+    }
+
+    /// A client that this worker will serve.
+    pub(crate) fn client_came(&mut self, socket: D::Socket, ends: Ends) {
+        let conn = self.driver.adopt(socket);
+        self.commons.census().clients += 1;
+        let card = Card::new(self.commons.socket_id(), ends, self.now, self.world.wall_us());
+        let entering = Box::new(Entering { login: ClientLogin::new(), wish: None });
+        let entry = slot(self.clients.insert(Client {
+            conn,
+            reading: true,
+            pool: PoolId(u32::MAX),
+            state: State::Login(entering),
+            side: ClientSide::new(Vars::new(&self.site.tracked)),
+            held: Vec::new(),
+            leaving: false,
+            since: self.now,
+            began: self.now,
+            card: Box::new(card),
+        }));
+        self.set_role(conn, Role::Client(entry));
+    }
+
+    pub(crate) fn client_logs_in(&mut self, slot: u32, bytes: &[u8]) {
+        let State::Login(entering) = &mut self.clients[slot as usize].state else { return };
+        let mut out = Vec::new();
+        let step = entering.login.hear(bytes, &mut out);
+        self.login_goes_on(slot, step, out);
+    }
+
+    /// Keys were derived for a client's login.
+    pub(crate) fn client_derived(&mut self, slot: u32, derived: &auth::Derived) {
+        let State::Login(entering) = &mut self.clients[slot as usize].state else { return };
+        let mut out = Vec::new();
+        let step = entering.login.derived(derived, &mut out);
+        self.login_goes_on(slot, step, out);
+    }
+
+    fn login_goes_on(&mut self, slot: u32, mut step: Step, mut out: Vec<u8>) {
+        loop {
+            self.send_to_client(slot, &out);
+            out.clear();
+            step = match step {
+                Step::More => return,
+                Step::Cancel { pid, key } => return self.cancel_requested(slot, pid, &key),
+                Step::Accept(keys) => return self.proved(slot, keys),
+                Step::Refuse(refusal) => {
+                    return self.client_leaves(slot, Why::Told(refusal.text));
+                }
+                Step::Startup(facts) => match self.wish(slot, *facts) {
+                    Ok(plan) => self.step(slot, |login, site| login.admit(plan, &site.decoy, &mut out)),
+                    Err(text) => return self.client_leaves(slot, Why::Text(text.into())),
+                },
+                Step::Derive(job) => {
+                    let key = job.key();
+                    let known = key.and_then(|key| self.commons.memory().derived.get(&key).cloned());
+                    let Some(derived) = known else {
+                        let party = Party::Client { slot, id: self.clients[slot as usize].card.id };
+                        let worker = self.me;
+                        return self.world.errand(Errand::Derive { worker, party, job });
+                    };
+                    self.step(slot, |login, _| login.derived(&derived, &mut out))
+                }
+            };
+        }
+    }
+
+    fn step(&mut self, slot: u32, go: impl FnOnce(&mut ClientLogin, &crate::site::Site) -> Step) -> Step {
+        match &mut self.clients[slot as usize].state {
+            State::Login(entering) => go(&mut entering.login, &self.site),
+            _ => Step::More,
+        }
+    }
+
+    /// A client said who it is and what it wants. What it must prove; or why not even that, where
+    /// the reason gives nothing away.
+    fn wish(&mut self, slot: u32, facts: Facts) -> Result<AuthPlan, String> {
+        let site = self.site.clone();
+        let user: Arc<str> = String::from_utf8_lossy(&facts.user).into();
+        let database: Arc<str> = String::from_utf8_lossy(&facts.database).into();
+        let known = site.config.database(&database);
+        let card = &mut self.clients[slot as usize].card;
+        let own_uid = card.ends.uid == Some(site.uid) && matches!(card.ends.peer, Address::Unix(_));
+        card.user = Some(user.clone());
+        let console = *database == *admin::CONSOLE;
+        if known.is_some() || console {
+            card.database = Some(database.clone());
+        }
+        card.replication = facts.replication;
+        self.log_login_attempt(slot, &database, &user);
+
+        let role = if console { site.role(&user, own_uid) } else { admin::Role::Nobody };
+        if self.standing.shutdown.is_some() && role != admin::Role::Admin {
+            return Err("pooler is shutting down".to_owned());
+        }
+        let settings = &site.config.settings;
+        if role != admin::Role::Admin && self.commons.census().clients > settings.max_client_conn {
+            return Err("no more connections allowed (max_client_conn)".to_owned());
+        }
+        let policy = Policy {
+            extra: &settings.track_extra_parameters,
+            ignored: &settings.ignore_startup_parameters,
+        };
+        let tracked = match facts.replication {
+            _ if console => Vec::new(),
+            Replication::None => policy.settings(&facts).map_err(|bad| bad.to_string())?,
+            Replication::Physical | Replication::Logical => Vec::new(),
+        };
+        let outcome = match (&known, console) {
+            (_, true) if role == admin::Role::Nobody => Outcome::Refusal("not allowed".to_owned()),
+            (_, true) => Outcome::Console(role),
+            (None, _) => Outcome::Refusal(format!("no such database: {database}")),
+            (Some(_), _) if self.standing.marks(&database).disabled => {
+                Outcome::Refusal(format!("database \"{database}\" is disabled"))
+            }
+            (Some(_), _) => Outcome::Pool,
+        };
+        let owner = console && own_uid && *user == *admin::CONSOLE;
+        let plan = self.plan(&facts, owner);
+        if let State::Login(entering) = &mut self.clients[slot as usize].state {
+            let settings = tracked;
+            entering.wish = Some(Box::new(Wish { facts, settings, database, user, outcome }));
+        }
+        Ok(plan)
+    }
+
+    fn plan(&mut self, facts: &Facts, owner: bool) -> AuthPlan {
+        let mut dice = Dice { nonce: Default::default(), md5_salt: [0; 4] };
+        self.world.dice(&mut dice.nonce);
+        self.world.dice(&mut dice.md5_salt);
+        let method = match self.site.config.settings.auth_type {
+            _ if owner => Method::Any,
+            AuthType::Any => Method::Any,
+            AuthType::Trust => Method::Trust,
+            AuthType::Plain => Method::Plain,
+            AuthType::Md5 => Method::Md5,
+            // The others do not get past the configuration's check; the strictest stands for them.
+            _ => Method::Scram,
+        };
+        let account = match self.site.userlist.secret(&facts.user) {
+            Some(secret) => Account::Secret(secret.clone()),
+            None => Account::Unknown,
+        };
+        AuthPlan { method, account, dice }
+    }
+
+    /// A client is who it says it is.
+    fn proved(&mut self, slot: u32, keys: Option<ClientKeys>) {
+        let State::Login(entering) = &mut self.clients[slot as usize].state else { return };
+        let Some(wish) = entering.wish.take() else { return };
+        if let Some(keys) = keys {
+            self.commons.memory().client_keys.insert(wish.user.clone(), keys);
+        }
+        match &wish.outcome {
+            Outcome::Refusal(text) => self.client_leaves(slot, Why::Text(text.clone().into())),
+            Outcome::Console(role) => self.open_desk(slot, *role),
+            Outcome::Pool => self.enter_pool(slot, &wish),
+        }
+    }
+
+    fn open_desk(&mut self, slot: u32, role: admin::Role) {
+        let key = self.new_key(slot, 0);
+        let mut out = Vec::new();
+        wire::write::server::authentication_ok(&mut out);
+        admin::welcome(&mut out);
+        wire::write::server::backend_key_data(&mut out, key.pid, &key.secret);
+        self.say_at_login(&mut out);
+        wire::write::server::ready_for_query(&mut out, wire::Status::Idle);
+        let client = &mut self.clients[slot as usize];
+        client.card.key = key;
+        client.since = self.now;
+        let before = std::mem::replace(&mut client.state, State::Console(Box::new(Desk::new(role))));
+        self.commons.census().clients -= 1;
+        self.clients[slot as usize].card.exempt = true;
+        self.send_to_client(slot, &out);
+        if let State::Login(mut entering) = before {
+            self.admin_said(slot, &entering.leftover());
+        }
+    }
+
+    fn enter_pool(&mut self, slot: u32, wish: &Wish) {
+        let site = self.site.clone();
+        let Some(database) = self.database_of(&wish.database) else {
+            return self.client_leaves(slot, Why::Text(format!("no such database: {}", wish.database).into()));
+        };
+        let row = site.config.user(&wish.user).map(AsRef::as_ref);
+        let (db_max, user_max) = (
+            site.config.max_db_client_connections(&database, row),
+            site.config.max_user_client_connections(&database, row),
+        );
+        let refused = {
+            let mut census = self.commons.census();
+            if db_max.is_some_and(|max| census.of_database(&wish.database) >= max.get()) {
+                Some("client connections exceeded (max_db_client_connections)")
+            } else if user_max.is_some_and(|max| census.of_user(&wish.user) >= max.get()) {
+                Some("client connections exceeded (max_user_client_connections)")
+            } else {
+                census.enter(&wish.database, &wish.user);
+                None
+            }
+        };
+        if let Some(text) = refused {
+            return self.client_leaves(slot, Why::text(text));
+        }
+        let pool_user: Arc<str> = database.user.as_deref().map_or(wish.user.clone(), Arc::from);
+        let pool = self.room_for(&wish.database, &pool_user, &database);
+        let key = self.new_key(slot, wish.facts.minor);
+        let client = &mut self.clients[slot as usize];
+        client.card.counted = true;
+        client.card.key = key;
+        client.pool = pool;
+        client.since = self.now;
+        if wish.facts.replication != Replication::None {
+            return self.replicate(slot, &wish.facts);
+        }
+        let mut settings = wish.settings.clone();
+        self.add_host_to_name(slot, &mut settings);
+        self.clients[slot as usize].card.asked_for = settings;
+        if self.room(pool).is_some_and(|room| room.welcome.is_some()) {
+            return self.let_in(slot);
+        }
+        // Nobody knows yet what its servers are like: the first login tells.
+        let welcome = self.commons.memory().welcomes.get(&pool).cloned();
+        if let Some(welcome) = welcome {
+            if let Some(room) = self.room_mut(pool) {
+                room.welcome = Some(welcome);
+            }
+            return self.let_in(slot);
+        }
+        let now = self.now;
+        let client = &mut self.clients[slot as usize];
+        let State::Login(mut entering) =
+            std::mem::replace(&mut client.state, State::Waiting(WaitingFor::Welcome))
+        else {
+            return;
+        };
+        client.held = entering.leftover();
+        self.with_pool(pool, |pool, out| pool.acquire(ClientId(slot), now, out));
+        self.carry_out();
+    }
+
+    /// The last words of a login: parameters, key, ready.
+    pub(crate) fn let_in(&mut self, slot: u32) {
+        let client = &mut self.clients[slot as usize];
+        let pool = client.pool;
+        let asked_for = std::mem::take(&mut client.card.asked_for);
+        let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize) else { return };
+        let Some(welcome) = room.welcome.clone() else { return };
+        room.counters.client_login_count += 1;
+        let database = room.database.clone();
+        let forced = [
+            ("client_encoding", &database.client_encoding),
+            ("DateStyle", &database.datestyle),
+            ("TimeZone", &database.timezone),
+        ];
+        let forced = forced.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
+        let mut vars = welcome.vars.clone();
+        for (name, value) in &asked_for {
+            vars.set(name.as_bytes(), value);
+        }
+        for (name, value) in forced {
+            vars.set(name.as_bytes(), value.as_bytes());
+        }
+        let client = &mut self.clients[slot as usize];
+        let mut out = Vec::new();
+        wire::write::server::authentication_ok(&mut out);
+        welcome.write(&vars, &mut out);
+        wire::write::server::backend_key_data(&mut out, client.card.key.pid, &client.card.key.secret);
+        client.side.vars = vars;
+        client.since = self.now;
+        let mut held = std::mem::take(&mut client.held);
+        if let State::Login(mut entering) = std::mem::replace(&mut client.state, State::Idle) {
+            held = entering.leftover();
+        }
+        self.say_at_login(&mut out);
+        wire::write::server::ready_for_query(&mut out, wire::Status::Idle);
+        self.send_to_client(slot, &out);
+        if !held.is_empty() {
+            self.client_said(slot, held.into());
+        }
+    }
+
+    fn say_at_login(&self, out: &mut Vec<u8>) {
+        let text = &self.site.config.settings.login_notify_message;
+        if !text.is_empty() {
+            wire::write::server::notice_response(out, &crate::end::notice(text.as_bytes()));
+        }
+    }
+
+    /// `application_name_add_host`
+    fn add_host_to_name(&self, slot: u32, settings: &mut Vec<(String, Vec<u8>)>) {
+        if !self.site.config.settings.application_name_add_host {
+            return;
+        }
+        let client = &self.clients[slot as usize];
+        let host = crate::log::place(&client.card.ends);
+        let index = settings.iter().position(|(name, _)| name == "application_name");
+        let name = index.map_or(Vec::new(), |index| settings.remove(index).1);
+        let name = if name.is_empty() { b"app".to_vec() } else { name };
+        let value = [&name[..], b" - ", host.as_bytes()].concat();
+        settings.push(("application_name".to_owned(), value));
+    }
+
+    /// Whoever waits for too long to log in is turned away.
+    pub(crate) fn login_is_late(&mut self, slot: u32) {
+        self.client_leaves(slot, Why::text("client_login_timeout"));
+    }
+
+    pub(crate) fn close_doors(&mut self, how: Shutdown) {
+        // The unix socket stays, for admins who want to watch.
+        let keep = how != Shutdown::Immediate;
+        let doors = std::mem::take(&mut self.doors);
+        for (listener, door) in doors {
+            if keep && door.is_unix {
+                self.doors.push((listener, door));
+            } else {
+                self.driver.unlisten(listener);
+                self.log(Level::Log, format_args!("stopped listening on {}", door.name));
+            }
+        }
+    }
+}

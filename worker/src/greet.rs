@@ -1,0 +1,235 @@
+//! Servers: the login, and what is run before the first use.
+
+use std::sync::Arc;
+
+use auth::{ClientKeys, Credentials, Derived, Nonce, Secret};
+use io::{Buf, Driver, Ends};
+use pool::ServerId;
+use session::login::{Failure, Greeting, Opening, ServerLogin, ServerStep};
+use session::{Own, ServerSide};
+
+use crate::log::Level;
+use crate::mail::Party;
+use crate::room::Room;
+use crate::server::{Slot, State};
+use crate::welcome::Welcome;
+use crate::worker::Worker;
+use crate::world::{Errand, World};
+
+impl<D: Driver, W: World> Worker<D, W> {
+    /// The kernel connected us: introduce ourselves.
+    pub(crate) fn server_connected(&mut self, entry: u32, ends: Box<Ends>) {
+        let Some(server) = self.servers.get_mut(entry as usize) else { return };
+        if !matches!(server.state, State::Connecting) {
+            return;
+        }
+        let from = crate::log::address(&ends.local);
+        server.ends = Some(ends);
+        server.since = self.now;
+        if self.site.config.settings.log_connections {
+            self.log_server(entry, Level::Log, format_args!("new connection to server (from {from})"));
+        }
+        let mut nonce = Nonce::default();
+        self.world.dice(&mut nonce);
+        let server = &self.servers[entry as usize];
+        let Some(Some(room)) = self.rooms.get(server.pool.0 as usize) else { return };
+        let credentials = self.credentials(room);
+        let wish = server.replica.as_deref();
+        let parameters = wish.map(|wish| wish.parameters.as_slice()).unwrap_or_default();
+        let parameters: Vec<(&[u8], &[u8])> =
+            parameters.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        let opening = Opening {
+            user: room.user.as_bytes(),
+            database: room.database.server_name().as_bytes(),
+            replication: wish.map_or(session::login::Replication::None, |wish| wish.kind),
+            minor: 2,
+            parameters: &parameters,
+            credentials,
+        };
+        let mut out = Vec::new();
+        let login = ServerLogin::start(opening, &nonce, &mut out);
+        self.servers[entry as usize].state = State::Login(Box::new(login));
+        self.send_to_server(entry, &out);
+    }
+
+    fn credentials(&self, room: &Room) -> Credentials {
+        if let (Some(_), Some(password)) = (&room.database.user, &room.database.password) {
+            let secret = Secret::parse(password.0.as_bytes());
+            return Credentials::new(Some(&secret), None);
+        }
+        let memory = self.commons.memory();
+        let keys: Option<&ClientKeys> = memory.client_keys.get(&room.user);
+        Credentials::new(self.site.userlist.secret(room.user.as_bytes()), keys)
+    }
+
+    pub(crate) fn server_logs_in(&mut self, entry: u32, bytes: &Buf) {
+        let State::Login(login) = &mut self.servers[entry as usize].state else { return };
+        let mut out = Vec::new();
+        let step = login.hear(bytes, &mut out);
+        self.server_login_goes_on(entry, step, out);
+    }
+
+    /// Keys were derived for a login of ours.
+    pub(crate) fn server_derived(&mut self, entry: u32, derived: &Derived) {
+        let State::Login(login) = &mut self.servers[entry as usize].state else { return };
+        let mut out = Vec::new();
+        let step = login.derived(derived, &mut out);
+        self.server_login_goes_on(entry, step, out);
+    }
+
+    fn server_login_goes_on(&mut self, entry: u32, mut step: ServerStep, mut out: Vec<u8>) {
+        loop {
+            self.send_to_server(entry, &out);
+            out.clear();
+            step = match step {
+                ServerStep::More => return,
+                ServerStep::Ready(greeting) => return self.server_greets(entry, greeting),
+                ServerStep::Failed(failure) => return self.server_refuses(entry, &failure),
+                ServerStep::Derive(job) => {
+                    let key = job.key();
+                    let known = key.and_then(|key| self.commons.memory().derived.get(&key).cloned());
+                    let Some(derived) = known else {
+                        let party = Party::Server { slot: entry, id: self.servers[entry as usize].id };
+                        let worker = self.me;
+                        return self.world.errand(Errand::Derive { worker, party, job });
+                    };
+                    let State::Login(login) = &mut self.servers[entry as usize].state else { return };
+                    login.derived(&derived, &mut out)
+                }
+            };
+        }
+    }
+
+    fn server_refuses(&mut self, entry: u32, failure: &Failure) {
+        let text = failure.to_string();
+        if self.site.config.settings.log_pooler_errors {
+            let text = text.replacen(": ", " ", 1);
+            self.log(Level::Warning, format_args!("server login failed: {text}"));
+        }
+        let mut error = Vec::new();
+        failure.tell(&mut error);
+        let body: Arc<[u8]> = error.get(5..).unwrap_or_default().into();
+        self.login_fails(entry, "login failed", Some(body));
+    }
+
+    /// A server is logged in.
+    fn server_greets(&mut self, entry: u32, greeting: Greeting) {
+        let Greeting { parameters, key, leftover, .. } = greeting;
+        let welcome = Welcome::new(&self.site.tracked, parameters);
+        let server = &mut self.servers[entry as usize];
+        let id = server.pool;
+        server.side = ServerSide::new(welcome.vars.clone());
+        server.state = State::Ready;
+        server.slot = Slot::Open;
+        server.since = self.now;
+        if let Some((pid, key)) = key {
+            server.pid = pid;
+            server.key = key.into();
+        }
+        let dedicated = server.replica.is_some();
+        let mut calls = Vec::new();
+        self.commons.bank().logged_in(id, &mut calls);
+        self.deliver(calls);
+        if dedicated {
+            return self.replica_ready(entry, &welcome, &leftover);
+        }
+        self.keep_welcome(id, welcome);
+        if !leftover.is_empty() {
+            self.server_said(entry, leftover.into());
+        }
+        let query = self.room(id).and_then(|room| room.database.connect_query.clone());
+        match query {
+            Some(query) if !query.is_empty() => self.run_own(entry, Own::Connect, query.as_bytes()),
+            _ => self.server_is_ready(entry),
+        }
+    }
+
+    /// New clients are told what the newest server said.
+    fn keep_welcome(&mut self, id: pool::PoolId, welcome: Welcome) {
+        let Some(Some(room)) = self.rooms.get_mut(id.0 as usize) else { return };
+        if room.welcome.as_deref() == Some(&welcome) {
+            return;
+        }
+        let welcome = Arc::new(welcome);
+        room.welcome = Some(welcome.clone());
+        self.commons.memory().welcomes.insert(id, welcome);
+    }
+
+    /// `entry` is logged in, and its connect_query done.
+    pub(crate) fn server_is_ready(&mut self, entry: u32) {
+        let (id, now) = (self.servers[entry as usize].pool, self.now);
+        self.with_pool(id, |pool, out| pool.opened(ServerId(entry), now, out));
+    }
+
+    /// `server_check_query`, on a server that has not been used for long.
+    pub(crate) fn check_server(&mut self, entry: u32) {
+        match self.site.config.settings.check_query().map(str::to_owned) {
+            Some(query) => self.run_own(entry, Own::Check, query.as_bytes()),
+            None => self.release(entry),
+        }
+    }
+
+    /// Run a query of our own; what comes of it arrives as [`session::Heard`].
+    pub(crate) fn run_own(&mut self, entry: u32, own: Own, query: &[u8]) {
+        let mut out = Vec::new();
+        let server = &mut self.servers[entry as usize];
+        server.since = self.now;
+        server.own = Some(own);
+        server.side.own(own, query, &mut out);
+        self.send_to_server(entry, &out);
+    }
+
+    /// A query of ours is done.
+    pub(crate) fn own_done(&mut self, entry: u32, own: Own, error: Option<&[u8]>) {
+        self.servers[entry as usize].own = None;
+        if let Some(body) = error {
+            let text = String::from_utf8_lossy(wire::ErrorFields::new(body).message()).into_owned();
+            let what = match own {
+                Own::Connect => "connect_query",
+                Own::Check => "server_check_query",
+                Own::Reset => "server_reset_query",
+                Own::Set => "client settings",
+            };
+            self.log_server(entry, Level::Warning, format_args!("{what} failed: {text}"));
+            return self.own_failed(entry, own);
+        }
+        match own {
+            Own::Connect => self.server_is_ready(entry),
+            Own::Check | Own::Reset => self.release(entry),
+            Own::Set => self.vars_set(entry),
+        }
+    }
+
+    fn own_failed(&mut self, entry: u32, own: Own) {
+        match own {
+            // Whoever comes next would find it as it was left, or it does not even answer.
+            Own::Check | Own::Reset => self.server_dies(entry, "reset query failed"),
+            Own::Connect => self.login_fails(entry, "connect_query failed", None),
+            Own::Set => self.vars_refused(entry),
+        }
+    }
+
+    pub(crate) fn release(&mut self, entry: u32) {
+        let server = &mut self.servers[entry as usize];
+        server.since = self.now;
+        let (id, now) = (server.pool, self.now);
+        self.with_pool(id, |pool, out| pool.release(ServerId(entry), now, out));
+    }
+
+    /// The server's socket said goodbye, or never said anything.
+    pub(crate) fn server_ended(&mut self, entry: u32, error: Option<&std::io::Error>) {
+        let Some(server) = self.servers.get(entry as usize) else { return };
+        match server.state {
+            State::Closing => {}
+            State::Resolving | State::Connecting => {
+                if let Some(error) = error {
+                    let at = server.address.as_ref().map_or_else(String::new, crate::log::address);
+                    self.log(Level::Warning, format_args!("connect to {at} failed: {error}"));
+                }
+                self.login_fails(entry, "connect failed", None);
+            }
+            State::Login(_) => self.login_fails(entry, "server conn crashed?", None),
+            State::Ready | State::Leaving(_) => self.server_dies(entry, "server conn crashed?"),
+        }
+    }
+}

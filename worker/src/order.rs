@@ -1,0 +1,384 @@
+//! What the console, a signal or a reload asks of every worker, and each doing its part.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::Arc;
+
+use admin::{PauseState, View};
+use io::Driver;
+use pool::PoolId;
+
+use crate::client::State;
+use crate::end::Why;
+use crate::log::Level;
+use crate::mail::{Answer, Ask};
+use crate::site::Site;
+use crate::worker::Worker;
+use crate::world::{Errand, World};
+
+/// One order. Each worker carries it out for its own part, and answers when it is done.
+#[derive(Clone)]
+pub enum Order {
+    /// Send what this view needs.
+    Facts(View),
+    /// Stop giving servers; done when none is in use. `None`: all databases.
+    Pause(Scope),
+    Resume(Scope),
+    /// Stop all reading; done when everything queued is out.
+    Suspend,
+    Disable(Arc<str>),
+    Enable(Arc<str>),
+    /// Servers of an older epoch are replaced as they come free.
+    Reconnect(Scope, u32),
+    /// Drop clients and servers, and leave the database paused.
+    Kill(Scope),
+    KillClient(u64),
+    /// Done when every obsolete server is gone.
+    WaitClose(Scope),
+    /// A new configuration; servers of what changed are obsolete as of this epoch.
+    Site(Arc<Site>, u32),
+    /// Go, but not yet.
+    Shutdown(Shutdown),
+}
+
+/// A database, or all of them.
+pub type Scope = Option<Arc<str>>;
+
+/// How to go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Shutdown {
+    /// Now.
+    Immediate,
+    /// When every client has left.
+    WaitForClients,
+    /// When every server is free.
+    WaitForServers,
+}
+
+/// What was ordered and holds until another order ends it.
+#[derive(Default)]
+pub(crate) struct Standing {
+    pub(crate) all_paused: bool,
+    pub(crate) suspended: bool,
+    pub(crate) databases: BTreeMap<Arc<str>, Marks>,
+    pub(crate) shutdown: Option<Shutdown>,
+    /// This worker has nothing more to wait for.
+    pub(crate) finished: bool,
+    /// Orders that are not done yet, and who waits.
+    waiting: Vec<(Until, Option<Ask>)>,
+}
+
+/// What was said of one database.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks {
+    pub(crate) paused: bool,
+    pub(crate) disabled: bool,
+}
+
+/// What an order waits for.
+enum Until {
+    Quiet(Scope),
+    Flushed,
+    Closed(Scope),
+}
+
+impl Standing {
+    pub(crate) fn marks(&self, database: &str) -> Marks {
+        self.databases.get(database).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn pauses(&self, database: &str) -> bool {
+        self.all_paused || self.marks(database).paused
+    }
+
+    pub(crate) fn any_paused(&self) -> bool {
+        self.all_paused || self.databases.values().any(|marks| marks.paused)
+    }
+
+    pub(crate) fn state(&self) -> PauseState {
+        if self.suspended {
+            PauseState::Suspended
+        } else if self.all_paused {
+            PauseState::Paused
+        } else {
+            PauseState::Active
+        }
+    }
+}
+
+impl<D: Driver, W: World> Worker<D, W> {
+    pub(crate) fn ordered(&mut self, order: Order, ask: Option<Ask>) {
+        match order {
+            Order::Facts(view) => {
+                let facts = Box::new(self.facts(view));
+                return self.answer(ask, Answer::Facts(facts));
+            }
+            Order::Pause(scope) => {
+                self.pause(&scope);
+                return self.wait_until(Until::Quiet(scope), ask);
+            }
+            Order::Resume(scope) => self.resume(&scope),
+            Order::Suspend => {
+                self.standing.suspended = true;
+                self.regulate_all();
+                return self.wait_until(Until::Flushed, ask);
+            }
+            Order::Disable(name) => self.marks_mut(&name).disabled = true,
+            Order::Enable(name) => self.marks_mut(&name).disabled = false,
+            Order::Reconnect(scope, epoch) => self.reconnect(&scope, epoch, "obsolete connection"),
+            Order::Kill(scope) => self.kill(&scope),
+            Order::KillClient(id) => {
+                let found = self.kill_client(id);
+                return self.answer(ask, Answer::Found(found));
+            }
+            Order::WaitClose(scope) => return self.wait_until(Until::Closed(scope), ask),
+            Order::Site(site, epoch) => self.move_over(site, epoch),
+            Order::Shutdown(how) => self.shut_down(how),
+        }
+        self.answer(ask, Answer::Done);
+    }
+
+    fn wait_until(&mut self, until: Until, ask: Option<Ask>) {
+        self.standing.waiting.push((until, ask));
+        self.look_at_orders();
+    }
+
+    /// Answer the orders that are done by now, and finish if nothing is left to wait for.
+    pub(crate) fn look_at_orders(&mut self) {
+        if !self.standing.waiting.is_empty() {
+            for (until, ask) in mem::take(&mut self.standing.waiting) {
+                if self.is_done(&until) {
+                    self.answer(ask, Answer::Done);
+                } else {
+                    self.standing.waiting.push((until, ask));
+                }
+            }
+        }
+        if let Some(how) = self.standing.shutdown
+            && !self.standing.finished
+            && self.may_go(how)
+        {
+            self.standing.finished = true;
+            self.world.errand(Errand::Finished { worker: self.me });
+        }
+    }
+
+    fn is_done(&self, until: &Until) -> bool {
+        match until {
+            Until::Quiet(scope) => {
+                self.rooms_in(scope).iter().all(|id| self.room(*id).is_none_or(|r| r.pool.is_quiet()))
+            }
+            Until::Flushed => {
+                let unsent = |conn| self.driver.unsent(conn) > 0;
+                !self.clients.iter().any(|(_, client)| unsent(client.conn))
+                    && !self.servers.iter().any(|(_, server)| server.conn.is_some_and(unsent))
+            }
+            Until::Closed(scope) => !self.servers.iter().any(|(slot, server)| {
+                let room = self.room(server.pool);
+                let id = pool::ServerId(crate::slot(slot));
+                room.is_some_and(|room| {
+                    scope.as_ref().is_none_or(|name| *name == room.name) && room.pool.is_obsolete(id)
+                })
+            }),
+        }
+    }
+
+    fn may_go(&self, how: Shutdown) -> bool {
+        match how {
+            Shutdown::Immediate => true,
+            Shutdown::WaitForClients => {
+                !self.clients.iter().any(|(_, client)| !matches!(client.state, State::Console(_)))
+            }
+            Shutdown::WaitForServers => {
+                self.rooms.iter().flatten().all(|room| room.pool.is_quiet())
+            }
+        }
+    }
+
+    fn marks_mut(&mut self, name: &Arc<str>) -> &mut Marks {
+        self.standing.databases.entry(name.clone()).or_default()
+    }
+
+    /// This worker's pools of a database, or all of them.
+    pub(crate) fn rooms_in(&self, scope: &Scope) -> Vec<PoolId> {
+        let within = |name: &Arc<str>| scope.as_ref().is_none_or(|wanted| wanted == name);
+        self.rooms
+            .iter()
+            .flatten()
+            .filter(|room| within(&room.name))
+            .map(|room| room.pool.id())
+            .collect()
+    }
+
+    fn pause(&mut self, scope: &Scope) {
+        match scope {
+            None => self.standing.all_paused = true,
+            Some(name) => self.marks_mut(name).paused = true,
+        }
+        let now = self.now;
+        for id in self.rooms_in(scope) {
+            self.with_pool(id, |pool, out| pool.pause(now, out));
+        }
+        self.carry_out();
+    }
+
+    fn resume(&mut self, scope: &Scope) {
+        match scope {
+            None => {
+                self.standing.all_paused = false;
+                for marks in self.standing.databases.values_mut() {
+                    marks.paused = false;
+                }
+                self.standing.waiting.retain(|(until, _)| !matches!(until, Until::Quiet(_)));
+            }
+            Some(name) => self.marks_mut(name).paused = false,
+        }
+        if mem::replace(&mut self.standing.suspended, false) {
+            self.regulate_all();
+        }
+        let now = self.now;
+        for id in self.rooms_in(scope) {
+            self.forgive(id);
+            self.with_pool(id, |pool, out| pool.resume(now, out));
+        }
+        self.carry_out();
+    }
+
+    fn reconnect(&mut self, scope: &Scope, epoch: u32, reason: &'static str) {
+        let now = self.now;
+        for id in self.rooms_in(scope) {
+            if let Some(room) = self.room_mut(id) {
+                room.obsolete_because = reason;
+            }
+            self.forgive(id);
+            self.with_pool(id, |pool, out| pool.reconnect(epoch, now, out));
+        }
+        self.carry_out();
+    }
+
+    fn forgive(&mut self, id: PoolId) {
+        let mut calls = Vec::new();
+        self.commons.bank().forgive(id, &mut calls);
+        self.deliver(calls);
+    }
+
+    fn kill(&mut self, scope: &Scope) {
+        self.pause(scope);
+        let rooms = self.rooms_in(scope);
+        let clients = self.clients.iter().filter(|(_, client)| rooms.contains(&client.pool));
+        let clients: Vec<u32> = clients.map(|(slot, _)| crate::slot(slot)).collect();
+        for slot in clients {
+            self.client_leaves(slot, Why::text("admin forced disconnect"));
+        }
+        let servers = self.servers.iter().filter(|(_, server)| rooms.contains(&server.pool));
+        let servers: Vec<u32> = servers.map(|(slot, _)| crate::slot(slot)).collect();
+        for slot in servers {
+            self.server_dies(slot, "admin forced disconnect");
+        }
+        self.carry_out();
+    }
+
+    fn kill_client(&mut self, id: u64) -> bool {
+        let found = self.clients.iter().find(|(_, client)| client.card.id == id);
+        let Some(slot) = found.map(|(slot, _)| crate::slot(slot)) else { return false };
+        // Killing oneself must still be answered: the desk says so first and goes then.
+        if !matches!(self.clients[slot as usize].state, State::Console(_)) {
+            self.client_leaves(slot, Why::text("admin forced disconnect"));
+            self.carry_out();
+        } else if let State::Console(desk) = &mut self.clients[slot as usize].state {
+            desk.killed = true;
+        }
+        true
+    }
+
+    fn shut_down(&mut self, how: Shutdown) {
+        self.standing.shutdown = Some(how);
+        if how != Shutdown::Immediate {
+            self.close_doors(how);
+        }
+        if how == Shutdown::WaitForServers {
+            self.pause(&None);
+            self.turn_away_the_line();
+        }
+        self.look_at_orders();
+    }
+
+    /// WAIT_FOR_SERVERS: whoever is in line, or comes to it, gets no server any more.
+    fn turn_away_the_line(&mut self) {
+        let waiting =
+            self.clients.iter().filter(|(_, client)| matches!(client.state, State::Waiting(_)));
+        let waiting: Vec<u32> = waiting.map(|(slot, _)| crate::slot(slot)).collect();
+        for slot in waiting {
+            self.client_leaves(slot, Why::text("server shutting down"));
+        }
+        self.carry_out();
+    }
+
+    /// A RELOAD or a SET: live by the new configuration.
+    fn move_over(&mut self, site: Arc<Site>, epoch: u32) {
+        self.site = site.clone();
+        self.tune();
+        self.close_removed_databases(&site);
+        let obsolete: Vec<Arc<str>> = self.obsolete_databases(&site);
+        let now = self.now;
+        let ids: Vec<PoolId> = self.rooms_in(&None);
+        for id in ids {
+            self.furnish(id);
+            let Some(room) = self.room(id) else { continue };
+            let limits = crate::room::limits(&self.site.config, &room.database, &room.user);
+            let bank = crate::room::bank_limits(&self.site.config, &room.database, &room.user);
+            let mut calls = Vec::new();
+            self.commons.bank().set_limits(id, bank, &mut calls);
+            self.deliver(calls);
+            self.with_pool(id, |pool, out| pool.set_limits(limits, now, out));
+        }
+        for name in obsolete {
+            self.reconnect(&Some(name), epoch, "database configuration changed");
+        }
+        self.open_forced_rooms();
+        self.carry_out();
+    }
+
+    /// Databases that are no more: their clients go.
+    fn close_removed_databases(&mut self, site: &Site) {
+        let gone = |name: &str| {
+            site.diff.databases_removed.iter().any(|removed| removed == name)
+                && site.config.database(name).is_none()
+                || (!site.config.databases.contains_key(name) && site.config.autodb.is_none())
+        };
+        let rooms: Vec<PoolId> =
+            self.rooms.iter().flatten().filter(|r| gone(&r.name)).map(|r| r.pool.id()).collect();
+        for id in rooms {
+            let clients = self.clients.iter().filter(|(_, client)| client.pool == id);
+            let clients: Vec<u32> = clients.map(|(slot, _)| crate::slot(slot)).collect();
+            for slot in clients {
+                self.client_leaves(slot, Why::text("database removed"));
+            }
+            let servers = self.servers.iter().filter(|(_, server)| server.pool == id);
+            let servers: Vec<u32> = servers.map(|(slot, _)| crate::slot(slot)).collect();
+            for slot in servers {
+                self.server_dies(slot, "database removed");
+            }
+        }
+        self.carry_out();
+    }
+
+    /// Databases whose servers lead to the wrong place now.
+    fn obsolete_databases(&self, site: &Site) -> Vec<Arc<str>> {
+        let all = site.diff.server_tls;
+        let template = site.diff.autodb == config::Changed::Obsolete;
+        let changed = |name: &str| {
+            all || site.diff.databases_obsolete.iter().any(|changed| changed == name)
+                || template && !site.config.databases.contains_key(name)
+        };
+        let mut names: Vec<Arc<str>> =
+            self.rooms.iter().flatten().map(|r| r.name.clone()).filter(|n| changed(n)).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    pub(crate) fn log(&mut self, level: Level, text: std::fmt::Arguments<'_>) {
+        self.world.log().line(level, text);
+    }
+}

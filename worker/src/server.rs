@@ -1,0 +1,71 @@
+//! A server connection, as its worker holds it.
+
+use io::{Address, Conn, Ends};
+use pool::{ClientId, Instant, PoolId, WorkerId};
+use session::login::{Replication, ServerLogin};
+use session::{Own, ServerSide};
+
+/// One connection to PostgreSQL.
+pub(crate) struct Server {
+    /// `None` while its host's name is being looked up.
+    pub(crate) conn: Option<Conn>,
+    pub(crate) pool: PoolId,
+    /// Whether we read from it.
+    pub(crate) reading: bool,
+    pub(crate) state: State,
+    pub(crate) side: ServerSide,
+    /// Our own query, that it has not answered yet.
+    pub(crate) own: Option<Own>,
+    /// Whom it serves.
+    pub(crate) client: Option<ClientId>,
+    /// When the present state or request began.
+    pub(crate) since: Instant,
+    /// Counts the requests it was given: a cancel is for one of them.
+    pub(crate) requests: u64,
+    /// `id` of SHOW SERVERS.
+    pub(crate) id: u64,
+    pub(crate) ends: Option<Box<Ends>>,
+    pub(crate) connected: Instant,
+    pub(crate) connected_wall: i64,
+    /// How to cancel what it does.
+    pub(crate) pid: u32,
+    pub(crate) key: Box<[u8]>,
+    /// Where it was dialled: its cancels go there too.
+    pub(crate) address: Option<Address>,
+    pub(crate) port: u16,
+    pub(crate) slot: Slot,
+    /// It belongs to one replication client, and is in no pool's hands.
+    pub(crate) replica: Option<Box<Replica>>,
+}
+
+/// What a replication client asked its server to be.
+pub(crate) struct Replica {
+    pub(crate) kind: Replication,
+    pub(crate) parameters: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// How the bank knows this server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Slot {
+    /// Granted; the login is not over.
+    Asked,
+    /// Logged in.
+    Open,
+    /// The bank has it back already.
+    Returned,
+}
+
+/// Where a server is in its life. What it does once logged in is the pool's to know.
+pub(crate) enum State {
+    /// Its host's name is being looked up.
+    Resolving,
+    /// Dialled; the kernel has not said yes yet.
+    Connecting,
+    Login(Box<ServerLogin>),
+    /// Logged in.
+    Ready,
+    /// On its way to another worker.
+    Leaving(WorkerId),
+    /// Hung up on; the socket goes when the kernel is done with it.
+    Closing,
+}

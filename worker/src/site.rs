@@ -1,0 +1,40 @@
+//! The configuration in force: what was read from files, as one unchangeable whole. A RELOAD or a
+//! SET makes a new one, and every worker moves over.
+
+use std::sync::Arc;
+
+use admin::{CameBy, Role};
+use auth::{Decoy, Userlist};
+use config::{AuthType, Config, Diff};
+use session::Tracked;
+
+/// One configuration, with the files it names.
+pub struct Site {
+    pub config: Config,
+    pub userlist: Userlist,
+    /// The parameters that are kept per client.
+    pub tracked: Arc<Tracked>,
+    /// Stands in for the secrets of users that do not exist.
+    pub decoy: Arc<Decoy>,
+    /// What is new since the one before; empty in the first.
+    pub diff: Diff,
+    /// The user the process runs as: it is admin over the unix socket.
+    pub uid: u32,
+}
+
+impl Site {
+    /// What `user` is on the console. `own_uid`: the peer is a process of ours, over the unix socket.
+    #[must_use]
+    pub fn role(&self, user: &str, own_uid: bool) -> Role {
+        let settings = &self.config.settings;
+        let came_by = if own_uid {
+            CameBy::OwnUid
+        } else if settings.auth_type == AuthType::Any {
+            CameBy::AnyLogin
+        } else {
+            CameBy::Login
+        };
+        let (admins, stats) = (settings.admin_users.iter(), settings.stats_users.iter());
+        Role::of(user, came_by, admins.map(String::as_str), stats.map(String::as_str))
+    }
+}

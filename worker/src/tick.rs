@@ -1,0 +1,213 @@
+//! What has a deadline. Ten times a second everything that may be late is looked at.
+
+use io::Driver;
+use pool::{Duration, Instant, PoolId};
+
+use crate::client::State;
+use crate::end::{LINGER, Why};
+use crate::server;
+use crate::worker::Worker;
+use crate::world::World;
+
+/// How often a pool below its min_pool_size is topped up, and stats and orders are looked at.
+const MAINTENANCE: Duration = Duration::from_millis(300);
+
+impl<D: Driver, W: World> Worker<D, W> {
+    pub(crate) fn tick(&mut self) {
+        self.tick_rooms();
+        self.tick_clients();
+        self.tick_servers();
+        self.tick_cancellers();
+        self.tick_doors();
+        if self.now >= self.next_maintenance {
+            self.next_maintenance = self.now.after(MAINTENANCE);
+            self.top_up();
+            self.tick_replicas();
+            self.sweep_rooms();
+        }
+        self.tick_stats();
+        self.carry_out();
+        self.look_at_orders();
+    }
+
+    fn tick_rooms(&mut self) {
+        let now = self.now;
+        for index in 0..self.rooms.len() {
+            let Some(room) = &self.rooms[index] else { continue };
+            if room.pool.deadline().is_some_and(|deadline| deadline <= now) {
+                let id = room.pool.id();
+                self.with_pool(id, |pool, out| pool.tick(now, out));
+                self.carry_out();
+            }
+        }
+    }
+
+    fn tick_clients(&mut self) {
+        let login = nonzero(self.site.config.settings.client_login_timeout);
+        let cancel = nonzero(self.site.config.settings.cancel_wait_timeout);
+        let mut late: Vec<(u32, Late)> = Vec::new();
+        for (slot, client) in &self.clients {
+            let passed = |limit: Option<Duration>| past(limit, client.since, self.now);
+            let terms = || self.room(client.pool).map(|room| &room.terms);
+            let what = match &client.state {
+                State::Login(_) if passed(login) => Some(Late::Login),
+                State::Canceling if passed(cancel) => Some(Late::Cancel),
+                State::Waiting(crate::client::WaitingFor::Welcome) if passed(login) => {
+                    Some(Late::Welcome)
+                }
+                State::Idle if terms().is_some_and(|terms| passed(terms.client_idle)) => {
+                    Some(Late::Idle)
+                }
+                State::Closing if passed(Some(LINGER)) => Some(Late::Closing),
+                State::Linked(server) => self.linked_late(client, server.0),
+                _ => None,
+            };
+            late.extend(what.map(|what| (crate::slot(slot), what)));
+        }
+        for (slot, what) in late {
+            self.too_late(slot, what);
+        }
+        self.carry_out();
+    }
+
+    /// Which of the times of a query and a transaction is over.
+    fn linked_late(&self, client: &crate::client::Client, server: u32) -> Option<Late> {
+        let room = self.room(client.pool)?;
+        let server = self.servers.get(server as usize)?;
+        let terms = &room.terms;
+        if server.replica.is_some() {
+            return None;
+        }
+        let passed = |limit, since| past(limit, since, self.now);
+        let busy = server.side.owes();
+        if busy && passed(terms.query, server.since) {
+            Some(Late::Query)
+        } else if server.side.in_transaction() && !busy && passed(terms.idle_transaction, server.since) {
+            Some(Late::IdleTransaction)
+        } else if (server.side.in_transaction() || busy) && passed(terms.transaction, client.began) {
+            Some(Late::Transaction)
+        } else if !busy
+            && !server.side.in_transaction()
+            && passed(terms.client_idle, client.since.max(server.since))
+        {
+            Some(Late::Idle)
+        } else {
+            None
+        }
+    }
+
+    fn too_late(&mut self, slot: u32, late: Late) {
+        let reason = match late {
+            Late::Login => "client_login_timeout",
+            Late::Welcome => "client_login_timeout (server down)",
+            Late::Cancel => "cancel_wait_timeout",
+            Late::Idle => "client_idle_timeout",
+            Late::Query => "query timeout",
+            Late::IdleTransaction => "idle transaction timeout",
+            Late::Transaction => "transaction timeout",
+            Late::Closing => {
+                let conn = self.clients[slot as usize].conn;
+                self.clients[slot as usize].since = self.now;
+                return self.driver.abort(conn);
+            }
+        };
+        // The server's fate follows from how it was left; query and transaction may not go on.
+        if let (State::Linked(server), true) = (&self.clients[slot as usize].state, late.is_servers()) {
+            let server = server.0;
+            return self.server_dies(server, reason);
+        }
+        self.client_leaves(slot, Why::text(reason));
+    }
+
+    fn tick_servers(&mut self) {
+        let connect = nonzero(self.site.config.settings.server_connect_timeout);
+        let check = nonzero(self.site.config.settings.server_connect_timeout);
+        let mut late = Vec::new();
+        for (entry, server) in &self.servers {
+            let over = |limit| past(limit, server.since, self.now);
+            match server.state {
+                server::State::Resolving | server::State::Connecting | server::State::Login(_)
+                    if over(connect) =>
+                {
+                    late.push((crate::slot(entry), Overdue::Login));
+                }
+                // A server that does not answer our own question would not answer a client's.
+                server::State::Ready if server.own.is_some() && over(check) => {
+                    late.push((crate::slot(entry), Overdue::Own));
+                }
+                server::State::Leaving(_) | server::State::Closing if over(Some(LINGER)) => {
+                    late.push((crate::slot(entry), Overdue::Closing));
+                }
+                _ => {}
+            }
+        }
+        for (entry, overdue) in late {
+            match overdue {
+                Overdue::Login => self.login_fails(entry, "connect timeout", None),
+                Overdue::Own => self.server_dies(entry, "test query timeout"),
+                Overdue::Closing => {
+                    let server = &mut self.servers[entry as usize];
+                    server.since = self.now;
+                    if let Some(conn) = server.conn {
+                        self.driver.abort(conn);
+                    }
+                }
+            }
+        }
+        self.carry_out();
+    }
+
+    /// Pools below their min_pool_size get another server.
+    fn top_up(&mut self) {
+        for index in 0..self.rooms.len() {
+            let Some(room) = &self.rooms[index] else { continue };
+            if !room.pool.is_below_min() || room.pool.is_paused() || !self.is_kept_warm(room) {
+                continue;
+            }
+            let id: PoolId = room.pool.id();
+            while self.commons.bank().ask_min(id, self.me, self.now) {
+                self.dial(id, None);
+            }
+        }
+    }
+
+    /// min_pool_size acts where the database has a forced user, or a client is there.
+    fn is_kept_warm(&self, room: &crate::room::Room) -> bool {
+        room.database.user.is_some() || self.commons.census().of_database(&room.name) > 0
+    }
+}
+
+/// What a client is late with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Late {
+    Login,
+    Welcome,
+    Cancel,
+    Idle,
+    Query,
+    IdleTransaction,
+    Transaction,
+    Closing,
+}
+
+impl Late {
+    /// Whether the server goes too, with the same words.
+    fn is_servers(self) -> bool {
+        matches!(self, Self::Query | Self::IdleTransaction | Self::Transaction)
+    }
+}
+
+/// What a server is late with.
+enum Overdue {
+    Login,
+    Own,
+    Closing,
+}
+
+fn nonzero(limit: Duration) -> Option<Duration> {
+    (!limit.is_zero()).then_some(limit)
+}
+
+fn past(limit: Option<Duration>, since: Instant, now: Instant) -> bool {
+    limit.is_some_and(|limit| since.after(limit) <= now)
+}

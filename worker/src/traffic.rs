@@ -1,0 +1,501 @@
+//! A query's way: bytes of a client on to its server, and back.
+
+use std::mem;
+
+use io::{Buf, Conn, Driver};
+use pool::{ClientId, Instant, ServerId};
+use session::{Counted, Fault, Heard, Mode, Own, Owned, Pieces, Said, Unlinked};
+
+use crate::client::{State, WaitingFor};
+use crate::end::Why;
+use crate::server;
+use crate::worker::Worker;
+use crate::world::World;
+
+/// A client in line may say this much more, in bytes, before we stop reading from it.
+const HELD_MAX: usize = 64 * 1024;
+
+impl<D: Driver, W: World> Worker<D, W> {
+    pub(crate) fn client_said(&mut self, slot: u32, bytes: Buf) {
+        let Some(client) = self.clients.get_mut(slot as usize) else { return };
+        match client.state {
+            State::Linked(server) if client.held.is_empty() && !client.side.is_held() => {
+                self.forward(slot, server.0, bytes);
+            }
+            State::Linked(_) | State::Waiting(_) => {
+                client.held.extend_from_slice(&bytes);
+                self.regulate(slot);
+            }
+            State::Idle => self.client_wants(slot, bytes),
+            State::Login(_) => self.client_logs_in(slot, &bytes),
+            State::Console(_) => self.admin_said(slot, &bytes),
+            State::Canceling | State::Closing => {}
+        }
+        self.carry_out();
+    }
+
+    /// An idle client said something: as a rule, it wants a server.
+    fn client_wants(&mut self, slot: u32, bytes: Buf) {
+        let now = self.now;
+        let client = &mut self.clients[slot as usize];
+        client.since = now;
+        match session::unlinked(&mut client.side, &bytes) {
+            Ok(Unlinked::Nothing) => {}
+            Ok(Unlinked::Terminate) => self.client_leaves(slot, Why::CloseRequest),
+            Ok(Unlinked::Server { from }) => {
+                client.state = State::Waiting(WaitingFor::Query);
+                client.began = now;
+                let pool = client.pool;
+                // If a server is free, the buffer itself goes on to it; else a copy waits, for
+                // buffers are few and clients in line may be many.
+                if from == 0 && !self.carrying {
+                    self.fresh = Some((slot, bytes));
+                    self.with_pool(pool, |pool, out| pool.acquire(ClientId(slot), now, out));
+                    self.carry_out();
+                    if let Some((slot, bytes)) = self.fresh.take() {
+                        self.clients[slot as usize].held.extend_from_slice(&bytes);
+                    }
+                } else {
+                    client.held.extend_from_slice(bytes.get(from..).unwrap_or_default());
+                    self.with_pool(pool, |pool, out| pool.acquire(ClientId(slot), now, out));
+                }
+            }
+            Err(fault) => self.client_broke(slot, &fault),
+        }
+    }
+
+    /// The pool gave `slot` a server.
+    pub(crate) fn link(&mut self, slot: u32, entry: u32) {
+        let now = self.now;
+        let client = &mut self.clients[slot as usize];
+        let server = &mut self.servers[entry as usize];
+        let waited = now.since(client.since);
+        let waiting_for = mem::replace(&mut client.state, State::Linked(ServerId(entry)));
+        server.client = Some(ClientId(slot));
+        server.since = now;
+        client.began = now;
+        if let Some(Some(room)) = self.rooms.get_mut(client.pool.0 as usize) {
+            room.counters.server_assignment_count += 1;
+            room.counters.wait_time_us += u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        }
+        if matches!(waiting_for, State::Waiting(WaitingFor::Welcome)) {
+            return self.welcomed(slot, entry);
+        }
+        if client.side.vars != server.side.vars {
+            let mut query = Vec::new();
+            if session::differing(&client.side.vars, &server.side.vars, &mut query) {
+                // What the client said waits until the server has its settings: were they
+                // refused, its query would run with somebody else's.
+                if let Some((slot, bytes)) = self.fresh.take() {
+                    self.clients[slot as usize].held.extend_from_slice(&bytes);
+                }
+                return self.run_own(entry, Own::Set, &query);
+            }
+        }
+        self.send_held(slot, entry);
+    }
+
+    /// What waited for a server goes on to it.
+    fn send_held(&mut self, slot: u32, entry: u32) {
+        if self.fresh.as_ref().is_some_and(|(fresh, _)| *fresh == slot)
+            && let Some((_, bytes)) = self.fresh.take()
+        {
+            return self.forward(slot, entry, bytes);
+        }
+        let client = &mut self.clients[slot as usize];
+        if client.held.is_empty() {
+            // A cancel took it out of the line meanwhile.
+            return self.settle_server(slot, entry);
+        }
+        let held = mem::take(&mut client.held);
+        self.forward(slot, entry, held.into());
+        self.regulate(slot);
+    }
+
+    /// The first server of a pool is there: its first client is let in, and wants nothing yet.
+    fn welcomed(&mut self, slot: u32, entry: u32) {
+        self.servers[entry as usize].client = None;
+        self.release(entry);
+        self.let_in(slot);
+    }
+
+    /// A client's bytes, on to its server.
+    fn forward(&mut self, slot: u32, entry: u32, bytes: Buf) {
+        let now = self.now;
+        let client = &mut self.clients[slot as usize];
+        let server = &mut self.servers[entry as usize];
+        if server.replica.is_some() {
+            if let Some(conn) = server.conn {
+                self.driver.send(conn, bytes);
+            }
+            return self.regulate(slot);
+        }
+        let Some(Some(room)) = self.rooms.get_mut(client.pool.0 as usize) else { return };
+        room.counters.bytes_received += bytes.len() as u64;
+        if !server.side.owes() {
+            server.since = now;
+            server.requests += 1;
+            if !server.side.in_transaction() {
+                client.began = now;
+            }
+        }
+        let said = session::from_client(
+            &mut client.side,
+            &mut server.side,
+            &mut self.statements,
+            &room.rules,
+            &bytes,
+            &mut self.flow,
+        );
+        let (to_client, to_server) = (client.conn, server.conn);
+        self.pass_on(to_client, to_server, bytes, Towards::Server);
+        match said {
+            Ok(Said::More | Said::Held) => self.settle_server(slot, entry),
+            Ok(Said::Terminate) => {
+                self.clients[slot as usize].leaving = true;
+                self.settle_server(slot, entry);
+            }
+            Err(fault) => self.client_broke(slot, &fault),
+        }
+        self.regulate(slot);
+    }
+
+    pub(crate) fn server_said(&mut self, entry: u32, bytes: Buf) {
+        let Some(server) = self.servers.get_mut(entry as usize) else { return };
+        match server.state {
+            server::State::Ready | server::State::Leaving(_) => self.backward(entry, bytes),
+            server::State::Login(_) => self.server_logs_in(entry, &bytes),
+            server::State::Resolving | server::State::Connecting | server::State::Closing => {}
+        }
+        self.carry_out();
+    }
+
+    /// A server's bytes, back to its client.
+    fn backward(&mut self, entry: u32, bytes: Buf) {
+        let server = &mut self.servers[entry as usize];
+        let Some(Some(room)) = self.rooms.get_mut(server.pool.0 as usize) else { return };
+        let slot = server.client.map(|client| client.0);
+        let client = slot.and_then(|slot| self.clients.get_mut(slot as usize));
+        let conn = client.as_ref().map(|client| client.conn);
+        if server.replica.is_some() {
+            if let Some(conn) = conn {
+                self.driver.send(conn, bytes);
+            }
+            return slot.into_iter().for_each(|slot| self.regulate(slot));
+        }
+        room.counters.bytes_sent += bytes.len() as u64;
+        let heard = session::from_server(
+            &mut server.side,
+            client.map(|client| &mut client.side),
+            &mut self.statements,
+            &room.rules,
+            &bytes,
+            &mut self.flow,
+        );
+        let to_server = server.conn;
+        match conn {
+            Some(conn) => self.pass_on(conn, to_server, bytes, Towards::Client),
+            None => self.flow.clear(),
+        }
+        let heard = match heard {
+            Ok(heard) => heard,
+            Err(fault) => return self.server_broke(entry, &fault),
+        };
+        self.count(entry, slot);
+        if !self.flow.owned.is_empty() {
+            for Owned { kind, error } in mem::take(&mut self.flow.owned) {
+                self.own_done(entry, kind, error.as_deref());
+            }
+        }
+        self.heard(entry, slot, heard);
+    }
+
+    fn heard(&mut self, entry: u32, slot: Option<u32>, heard: Heard) {
+        if heard.left_open {
+            return self.server_dies(entry, "transaction blocks not allowed in statement pooling mode");
+        }
+        let Some(slot) = slot else {
+            let server = self.servers.get_mut(entry as usize);
+            if server.is_some_and(|server| heard.fatal || server.side.is_spoilt()) {
+                self.server_dies(entry, "server conn crashed?");
+            }
+            return;
+        };
+        if heard.terminate
+            && let Some(client) = self.clients.get_mut(slot as usize)
+        {
+            client.leaving = true;
+        }
+        // It may be gone, or linked anew, by what our own queries brought about.
+        let linked = |client: &crate::client::Client| {
+            matches!(client.state, State::Linked(server) if server.0 == entry)
+        };
+        if self.clients.get(slot as usize).is_some_and(linked) {
+            self.settle_server(slot, entry);
+            self.go_on_with_held(slot, entry);
+            self.regulate(slot);
+        }
+    }
+
+    /// What a client said while the relay waited for an answer goes on now.
+    fn go_on_with_held(&mut self, slot: u32, entry: u32) {
+        let Some(client) = self.clients.get_mut(slot as usize) else { return };
+        let linked = matches!(client.state, State::Linked(server) if server.0 == entry);
+        let setting = self.servers.get(entry as usize).is_none_or(|s| s.own.is_some());
+        if linked && !setting && !client.held.is_empty() && !client.side.is_held() {
+            let held = mem::take(&mut client.held);
+            self.forward(slot, entry, held.into());
+        }
+    }
+
+    /// Add what the relay counted to the statistics.
+    fn count(&mut self, entry: u32, slot: Option<u32>) {
+        let counted = mem::take(&mut self.flow.counted);
+        if counted == Counted::default() {
+            return;
+        }
+        let now = self.now;
+        let server = &mut self.servers[entry as usize];
+        let Some(Some(room)) = self.rooms.get_mut(server.pool.0 as usize) else { return };
+        let counters = &mut room.counters;
+        counters.query_count += counted.queries;
+        counters.xact_count += counted.transactions;
+        counters.client_parse_count += counted.client_parses;
+        counters.server_parse_count += counted.server_parses;
+        counters.bind_count += counted.binds;
+        if counted.queries > 0 {
+            counters.query_time_us += micros(now, server.since);
+            // The idle time of a transaction begins with its answer.
+            server.since = now;
+        }
+        if counted.transactions > 0
+            && let Some(client) = slot.and_then(|slot| self.clients.get_mut(slot as usize))
+        {
+            counters.xact_time_us += micros(now, client.began);
+            client.began = now;
+        }
+    }
+
+    /// After every exchange of a linked pair: has the server done its part, and does it go back?
+    fn settle_server(&mut self, slot: u32, entry: u32) {
+        let client = &self.clients[slot as usize];
+        let server = &self.servers[entry as usize];
+        if server.own.is_some() || !client.held.is_empty() {
+            return;
+        }
+        let done = server.side.is_done(&client.side);
+        if client.leaving && (done || !server.side.owes()) {
+            return self.client_leaves(slot, Why::CloseRequest);
+        }
+        let shares = self.room(client.pool).is_some_and(|room| room.mode() != Mode::Session);
+        if done && shares {
+            self.unlink(slot, entry);
+            self.give_back(entry);
+        }
+    }
+
+    fn unlink(&mut self, slot: u32, entry: u32) {
+        let client = &mut self.clients[slot as usize];
+        client.state = State::Idle;
+        client.since = self.now;
+        let server = &mut self.servers[entry as usize];
+        server.client = None;
+        if !server.reading
+            && !self.standing.suspended
+            && let Some(conn) = server.conn
+        {
+            // It was held up by a client that is slow; its bytes are in that client's queue now.
+            server.reading = true;
+            self.driver.resume(conn);
+        }
+    }
+
+    /// A server has done all it was asked to: clean it where that is wanted, and release it.
+    fn give_back(&mut self, entry: u32) {
+        let server = &self.servers[entry as usize];
+        if server.side.is_spoilt() {
+            return self.server_dies(entry, "unclean server");
+        }
+        let id = server.pool;
+        match self.room(id).and_then(|room| room.reset.clone()) {
+            Some(query) => {
+                self.with_pool(id, |pool, _| pool.test(ServerId(entry)));
+                self.run_own(entry, Own::Reset, query.as_bytes());
+            }
+            None => self.release(entry),
+        }
+    }
+
+    /// A client goes that had `entry`. If the server is clean it is kept; a transaction, a query
+    /// or half a message that is left behind dies with it.
+    pub(crate) fn server_left(&mut self, entry: u32, slot: u32, why: &Why) {
+        let Some(server) = self.servers.get_mut(entry as usize) else { return };
+        server.client = None;
+        if server.replica.is_some() {
+            return self.server_dies(entry, "client disconnect");
+        }
+        let resumed = !mem::replace(&mut server.reading, true);
+        if resumed && let Some(conn) = server.conn {
+            self.driver.resume(conn);
+        }
+        let client = &self.clients[slot as usize];
+        if self.servers[entry as usize].side.is_free(&client.side) {
+            return self.give_back(entry);
+        }
+        let reason = match why {
+            Why::Text(text) => text.clone(),
+            _ => "unclean server".into(),
+        };
+        self.server_dies(entry, &reason);
+    }
+
+    /// The server of `slot` is gone; so its session is.
+    pub(crate) fn client_lost_server(&mut self, slot: u32, reason: &str) {
+        let Some(client) = self.clients.get_mut(slot as usize) else { return };
+        // The server has been told to the pool already.
+        client.state = State::Idle;
+        if client.leaving {
+            return self.client_leaves(slot, Why::CloseRequest);
+        }
+        self.client_leaves(slot, Why::Text(reason.to_owned().into()));
+    }
+
+    /// The server has the client's settings: what it said may follow.
+    pub(crate) fn vars_set(&mut self, entry: u32) {
+        let Some(client) = self.servers[entry as usize].client else { return };
+        self.send_held(client.0, entry);
+    }
+
+    /// A client's settings were refused: its queries would run with others.
+    pub(crate) fn vars_refused(&mut self, entry: u32) {
+        self.server_dies(entry, "client settings were refused by the server");
+    }
+
+    fn client_broke(&mut self, slot: u32, fault: &Fault) {
+        self.client_leaves(slot, Why::Text(fault.to_string().into()));
+    }
+
+    fn server_broke(&mut self, entry: u32, fault: &Fault) {
+        let text = fault.to_string();
+        if fault.is_servers() {
+            return self.server_dies(entry, &text);
+        }
+        // Bytes that the client had sent earlier turned out bad only now.
+        match self.servers.get(entry as usize).and_then(|server| server.client) {
+            Some(client) => self.client_broke(client.0, fault),
+            None => self.server_dies(entry, &text),
+        }
+    }
+
+    /// Carry out what the relay said to send. The buffer itself goes on where all of it is passed.
+    fn pass_on(&mut self, client: Conn, server: Option<Conn>, bytes: Buf, towards: Towards) {
+        let flow = mem::take(&mut self.flow);
+        let (main, main_conn, other, other_conn) = match (towards, server) {
+            (Towards::Server, Some(server)) => (&flow.to_server, server, &flow.to_client, client),
+            (Towards::Client, Some(server)) => (&flow.to_client, client, &flow.to_server, server),
+            (_, None) => return self.flow = flow,
+        };
+        write_all(&mut self.driver, other_conn, other, &bytes);
+        if main.is_whole(bytes.len()) {
+            self.driver.send(main_conn, bytes);
+        } else {
+            write_all(&mut self.driver, main_conn, main, &bytes);
+        }
+        self.flow = flow;
+    }
+
+    /// Read from whom we can pass on; let the others wait. Memory stays bounded in both directions,
+    /// and neither direction waits for the other.
+    pub(crate) fn regulate(&mut self, slot: u32) {
+        let Some(client) = self.clients.get_mut(slot as usize) else { return };
+        if matches!(client.state, State::Closing) {
+            return;
+        }
+        let high = self.high_water;
+        let entry = match client.state {
+            State::Linked(server) => Some(server.0),
+            _ => None,
+        };
+        let client_full = self.driver.unsent(client.conn) > high;
+        let server = entry.and_then(|entry| self.servers.get_mut(entry as usize));
+        let server_full = server
+            .as_ref()
+            .and_then(|server| server.conn)
+            .is_some_and(|conn| self.driver.unsent(conn) > high);
+        let suspended = self.standing.suspended && !matches!(client.state, State::Console(_));
+        let held = client.held.len() > HELD_MAX;
+        // A client that does not take its answers is not read either, once it has no server: it
+        // could go on asking for ever.
+        let slow = client_full && entry.is_none();
+        let read = !(server_full || held || slow || client.leaving || suspended);
+        set_reading(&mut self.driver, Some(client.conn), &mut client.reading, read);
+        if let Some(server) = server {
+            let read = !(client_full || self.standing.suspended);
+            set_reading(&mut self.driver, server.conn, &mut server.reading, read);
+        }
+    }
+
+    pub(crate) fn regulate_all(&mut self) {
+        let slots: Vec<u32> = self.clients.iter().map(|(slot, _)| crate::slot(slot)).collect();
+        for slot in slots {
+            self.regulate(slot);
+        }
+        let suspended = self.standing.suspended;
+        for (_, server) in &mut self.servers {
+            if server.client.is_none() && matches!(server.state, server::State::Ready) {
+                set_reading(&mut self.driver, server.conn, &mut server.reading, !suspended);
+            }
+        }
+    }
+
+    pub(crate) fn server_drained(&mut self, entry: u32) {
+        if let Some(client) = self.servers.get(entry as usize).and_then(|server| server.client) {
+            self.regulate(client.0);
+        }
+    }
+
+    pub(crate) fn send_to_client(&mut self, slot: u32, bytes: &[u8]) {
+        if let Some(client) = self.clients.get(slot as usize)
+            && !bytes.is_empty()
+        {
+            self.driver.write(client.conn, bytes);
+        }
+    }
+
+    pub(crate) fn send_to_server(&mut self, entry: u32, bytes: &[u8]) {
+        if let Some(conn) = self.servers.get(entry as usize).and_then(|server| server.conn)
+            && !bytes.is_empty()
+        {
+            self.driver.write(conn, bytes);
+        }
+    }
+}
+
+/// Which way the input of the relay was going.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Towards {
+    Server,
+    Client,
+}
+
+fn write_all<D: Driver>(driver: &mut D, conn: Conn, pieces: &Pieces, input: &[u8]) {
+    for run in pieces.iter(input) {
+        driver.write(conn, run);
+    }
+}
+
+fn set_reading<D: Driver>(driver: &mut D, conn: Option<Conn>, reading: &mut bool, read: bool) {
+    let Some(conn) = conn else { return };
+    if *reading != read {
+        *reading = read;
+        if read {
+            driver.resume(conn);
+        } else {
+            driver.pause(conn);
+        }
+    }
+}
+
+fn micros(now: Instant, since: Instant) -> u64 {
+    u64::try_from(now.since(since).as_micros()).unwrap_or(u64::MAX)
+}

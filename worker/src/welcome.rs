@@ -1,0 +1,36 @@
+//! What the servers of a pool say of themselves at login, and new clients are told in turn.
+
+use session::{Tracked, Vars};
+use wire::write::server::parameter_status;
+
+/// The ParameterStatus messages of a server's login.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Welcome {
+    parameters: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Those of them that are tracked.
+    pub(crate) vars: Vars,
+}
+
+impl Welcome {
+    pub(crate) fn new(tracked: &Tracked, parameters: Vec<(Vec<u8>, Vec<u8>)>) -> Self {
+        let mut vars = Vars::new(tracked);
+        for (name, value) in &parameters {
+            vars.set(name, value);
+        }
+        Self { parameters, vars }
+    }
+
+    /// As a client with `vars` is to hear it.
+    pub(crate) fn write(&self, vars: &Vars, out: &mut Vec<u8>) {
+        for (name, value) in &self.parameters {
+            parameter_status(out, name, vars.value(name).unwrap_or(value));
+        }
+    }
+
+    /// As the server said it.
+    pub(crate) fn write_all(&self, out: &mut Vec<u8>) {
+        for (name, value) in &self.parameters {
+            parameter_status(out, name, value);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! One core's loop: what is done, what it means, what to do about it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::mem;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use admin::StatsFacts;
+use auth::{Derived, JobKey};
+use config::Database;
+use io::{Buf, Conn, Done, Driver, Listener, Tuning};
+use pool::{Action, Duration, Instant, PoolId, WorkerId};
+use session::{Flow, Statements};
+use slab::Slab;
+
+use crate::ask::Asks;
+use crate::cancel::Canceller;
+use crate::client::Client;
+use crate::commons::Commons;
+use crate::listen::Door;
+use crate::mail::{Mail, Party};
+use crate::names::Names;
+use crate::room::Room;
+use crate::server::Server;
+use crate::order::{Shutdown, Standing};
+use crate::site::Site;
+use crate::world::World;
+
+/// How often what has a deadline is looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// One core: its clients, its servers, its part of every pool. Nothing here is shared with another
+/// core; what is, stands in [`Commons`].
+pub struct Worker<D: Driver, W> {
+    pub driver: D,
+    pub world: W,
+    pub(crate) me: WorkerId,
+    pub(crate) commons: Arc<Commons<D::Socket>>,
+    pub(crate) inbox: Receiver<Mail<D::Socket>>,
+    pub(crate) site: Arc<Site>,
+    pub(crate) now: Instant,
+    next_tick: Instant,
+    /// Who is at the other end of each connection, by its slot in the driver.
+    pub(crate) roles: Vec<Role>,
+    pub(crate) clients: Slab<Client>,
+    pub(crate) servers: Slab<Server>,
+    pub(crate) cancellers: Slab<Canceller>,
+    /// This worker's part of each pool, by the bank's number.
+    pub(crate) rooms: Vec<Option<Box<Room>>>,
+    pub(crate) room_ids: BTreeMap<(Arc<str>, Arc<str>), PoolId>,
+    pub(crate) statements: Statements,
+    pub(crate) flow: Flow,
+    /// What the pools ordered and is yet to be carried out.
+    pub(crate) orders: VecDeque<(PoolId, Action)>,
+    pub(crate) out: Vec<Action>,
+    done: Vec<Done<D::Socket>>,
+    pub(crate) doors: Vec<(Listener, Door)>,
+    pub(crate) names: Names,
+    pub(crate) asks: Asks,
+    pub(crate) standing: Standing,
+    /// Which client has which cancel key.
+    pub(crate) pids: HashMap<u32, u32>,
+    /// Databases made from `*`.
+    pub(crate) autodbs: BTreeMap<Arc<str>, Arc<Database>>,
+    /// What was counted by pools that are no more.
+    pub(crate) former: BTreeMap<String, StatsFacts>,
+    pub(crate) console_stats: StatsFacts,
+    pub(crate) stats_turned: u64,
+    pub(crate) next_maintenance: Instant,
+    pub(crate) high_water: usize,
+    /// Orders are being carried out: what they bring about joins the queue.
+    pub(crate) carrying: bool,
+    /// What a client just said, on its way to the server that it may be given at once.
+    pub(crate) fresh: Option<(u32, Buf)>,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Role {
+    #[default]
+    Nobody,
+    Client(u32),
+    Server(u32),
+    /// A connection on which we cancel something.
+    Canceller(u32),
+}
+
+impl<D: Driver, W: World> Worker<D, W> {
+    pub fn new(
+        driver: D,
+        mut world: W,
+        me: WorkerId,
+        commons: Arc<Commons<D::Socket>>,
+        inbox: Receiver<Mail<D::Socket>>,
+        site: Arc<Site>,
+    ) -> Self {
+        let now = world.now();
+        let mut seed = [0; 8];
+        world.dice(&mut seed);
+        let statements = Statements::new(commons.statement_ids.clone(), u64::from_le_bytes(seed));
+        let mut worker = Self {
+            driver,
+            world,
+            me,
+            commons,
+            inbox,
+            now,
+            next_tick: now,
+            roles: Vec::new(),
+            clients: Slab::new(),
+            servers: Slab::new(),
+            cancellers: Slab::new(),
+            rooms: Vec::new(),
+            room_ids: BTreeMap::new(),
+            statements,
+            flow: Flow::default(),
+            orders: VecDeque::new(),
+            out: Vec::new(),
+            done: Vec::new(),
+            doors: Vec::new(),
+            names: Names::default(),
+            asks: Asks::default(),
+            standing: Standing::default(),
+            pids: HashMap::new(),
+            autodbs: BTreeMap::new(),
+            former: BTreeMap::new(),
+            console_stats: StatsFacts::default(),
+            stats_turned: 0,
+            next_maintenance: now,
+            high_water: Tuning::default().high_water,
+            carrying: false,
+            fresh: None,
+            site,
+        };
+        worker.tune();
+        worker.open_forced_rooms();
+        worker
+    }
+
+    /// Once around.
+    pub fn turn(&mut self) {
+        let wait = self.next_tick.since(self.now);
+        let mut done = mem::take(&mut self.done);
+        self.driver.turn(Some(wait), &mut done);
+        self.now = self.world.now();
+        for event in done.drain(..) {
+            self.happened(event);
+        }
+        self.done = done;
+        if self.now >= self.next_tick {
+            self.next_tick = self.now.after(TICK);
+            self.tick();
+        }
+        self.world.log().flush();
+    }
+
+    /// Whether this worker was told to stop at once.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.standing.shutdown == Some(Shutdown::Immediate)
+    }
+
+    fn read_mail(&mut self) {
+        while let Ok(mail) = self.inbox.try_recv() {
+            self.read(mail);
+            self.carry_out();
+        }
+    }
+
+    fn read(&mut self, mail: Mail<D::Socket>) {
+        let now = self.now;
+        match mail {
+            Mail::Client { socket, ends } => self.client_came(socket, ends),
+            Mail::Server(traveller) => self.server_arrived(*traveller),
+            Mail::Nudge { pool, from } => {
+                self.with_pool(pool, |pool, out| pool.nudged(from, now, out));
+            }
+            Mail::NoIdle { pool, from } => {
+                self.with_pool(pool, |pool, out| pool.no_idle(from, now, out));
+            }
+            Mail::Call { pool, calling } => self.called(pool, calling),
+            Mail::Cancel { pid, key, asker } => self.cancel(pid, &key, asker),
+            Mail::Cancelled { asker } => self.asker_may_go(asker),
+            Mail::Order { order, ask } => self.ordered(order, ask),
+            Mail::Answer { ask, answer } => self.answered(ask.number, answer),
+            Mail::Resolved { name, addresses } => self.resolved(&name, addresses),
+            Mail::Derived { party, key, derived } => self.derived(party, key, &derived),
+        }
+    }
+
+    /// Keys came back from the slow side: remember them, and go on with the login that asked.
+    fn derived(&mut self, party: Party, key: Option<JobKey>, derived: &Derived) {
+        if let Some(key) = key {
+            self.commons.memory().derived.insert(key, derived.clone());
+        }
+        match party {
+            Party::Client { slot, id } => {
+                if self.clients.get(slot as usize).is_some_and(|client| client.card.id == id) {
+                    self.client_derived(slot, derived);
+                }
+            }
+            Party::Server { slot, id } => {
+                if self.servers.get(slot as usize).is_some_and(|server| server.id == id) {
+                    self.server_derived(slot, derived);
+                }
+            }
+        }
+    }
+
+    /// The socket options and water marks of the configuration.
+    pub(crate) fn tune(&mut self) {
+        let settings = &self.site.config.settings;
+        let tuning = Tuning {
+            keepalive: settings.tcp_keepalive,
+            keepidle_s: settings.tcp_keepidle,
+            keepintvl_s: settings.tcp_keepintvl,
+            keepcnt: settings.tcp_keepcnt,
+            user_timeout_ms: settings.tcp_user_timeout,
+            socket_buffer: settings.tcp_socket_buffer,
+            ..Tuning::default()
+        };
+        self.high_water = tuning.high_water;
+        self.driver.tune(&tuning);
+    }
+
+    fn happened(&mut self, event: Done<D::Socket>) {
+        match event {
+            Done::Received { conn, bytes } => match self.role(conn) {
+                Role::Client(slot) => self.client_said(slot, bytes),
+                Role::Server(slot) => self.server_said(slot, bytes),
+                // A server answers a CancelRequest by hanging up, never with words.
+                Role::Canceller(_) | Role::Nobody => {}
+            },
+            Done::Drained { conn } => match self.role(conn) {
+                Role::Client(slot) => self.regulate(slot),
+                Role::Server(slot) => self.server_drained(slot),
+                Role::Canceller(_) | Role::Nobody => {}
+            },
+            Done::Accepted { listener, socket, ends } => self.accepted(listener, socket, ends),
+            Done::AcceptFailed { listener, error } => self.accept_failed(listener, &error),
+            Done::Connected { conn, ends } => match self.role(conn) {
+                Role::Server(slot) => self.server_connected(slot, ends),
+                Role::Canceller(slot) => self.canceller_connected(slot),
+                Role::Client(_) | Role::Nobody => {}
+            },
+            Done::Ended { conn, error } => match self.role(conn) {
+                Role::Client(slot) => self.client_ended(slot),
+                Role::Server(slot) => self.server_ended(slot, error.as_ref()),
+                Role::Canceller(slot) => self.canceller_ended(slot),
+                Role::Nobody => {}
+            },
+            Done::Closed { conn } => self.closed(conn),
+            Done::Detached { conn, socket } => self.detached(conn, socket),
+            Done::Woken => self.read_mail(),
+        }
+    }
+
+    pub(crate) fn role(&self, conn: Conn) -> Role {
+        self.roles.get(conn.0 as usize).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn set_role(&mut self, conn: Conn, role: Role) {
+        let slot = conn.0 as usize;
+        if self.roles.len() <= slot {
+            self.roles.resize(slot + 1, Role::Nobody);
+        }
+        self.roles[slot] = role;
+    }
+
+    /// The kernel is done with a connection: its slot, and what it stood for, is free.
+    fn closed(&mut self, conn: Conn) {
+        let role = self.role(conn);
+        self.set_role(conn, Role::Nobody);
+        match role {
+            Role::Client(slot) => self.client_gone(slot),
+            Role::Server(slot) => self.server_gone(slot),
+            Role::Canceller(slot) => self.canceller_gone(slot),
+            Role::Nobody => {}
+        }
+    }
+}

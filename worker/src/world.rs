@@ -1,0 +1,42 @@
+//! The world around a worker: time, dice, the log and the slow side. The process has a real one,
+//! the simulator its own.
+
+use std::sync::Arc;
+
+use auth::Job;
+use pool::{Instant, WorkerId};
+
+use crate::log::Log;
+use crate::mail::{Ask, Party};
+use crate::order::Shutdown;
+
+/// What a worker cannot know or do by itself.
+pub trait World {
+    /// Time since the process started.
+    fn now(&mut self) -> Instant;
+    /// Unix time, in microseconds.
+    fn wall_us(&mut self) -> i64;
+    /// Fill `bytes` from the system's random source.
+    fn dice(&mut self, bytes: &mut [u8]);
+    /// The local time zone now: seconds east of Greenwich, and its name.
+    fn zone(&mut self) -> (i32, String);
+    fn log(&mut self) -> &mut dyn Log;
+    /// Have something slow done elsewhere; what comes of it arrives by mail.
+    fn errand(&mut self, errand: Errand);
+}
+
+/// Something slow, or something for the whole process.
+pub enum Errand {
+    /// Put a password through PBKDF2. Comes back as `Mail::Derived`.
+    Derive { worker: WorkerId, party: Party, job: Job },
+    /// Look up a host name. Comes back as `Mail::Resolved`.
+    Resolve { worker: WorkerId, name: Arc<str> },
+    /// Read the configuration again. Comes back as `Mail::Answer`.
+    Reload { ask: Ask },
+    /// Change a setting. Comes back as `Mail::Answer`.
+    Set { ask: Ask, key: String, value: String },
+    /// Go.
+    Shutdown { how: Shutdown },
+    /// This worker has nothing more to wait for, and may be stopped.
+    Finished { worker: WorkerId },
+}
