@@ -2,7 +2,6 @@
 
 use wire::BindNames;
 
-use crate::Refusal;
 use crate::cell::{Format, Formats};
 use crate::refusal::Protocol;
 
@@ -82,10 +81,4 @@ fn take_i32(bytes: &mut &[u8]) -> Option<i32> {
     let (number, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(i32::from_be_bytes(*number))
-}
-
-impl From<Protocol> for Refusal {
-    fn from(protocol: Protocol) -> Self {
-        Self::Protocol(protocol)
-    }
 }

@@ -89,6 +89,12 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+impl From<Protocol> for Refusal {
+    fn from(protocol: Protocol) -> Self {
+        Self::Protocol(protocol)
+    }
+}
+
 impl Protocol {
     fn code(&self) -> &'static str {
         match self {

@@ -216,3 +216,17 @@ fn names_are_counted() {
     let long = "x".repeat(256);
     assert_eq!(talk.parse(&long, "SHOW STATE").sync()[0], "E SERROR C54000 Mname too long");
 }
+
+/// As in PostgreSQL: who mixes both protocols keeps only what has a name.
+#[test]
+fn a_simple_query_ends_the_unnamed_ones() {
+    let mut talk = Talk::new(Role::Stats);
+    talk.query("BEGIN");
+    talk.parse("", "SHOW STATE").parse("s", "SHOW STATE").bind("", "", &[]).bind("p", "s", &[]);
+    talk.sync();
+    talk.query("SHOW VERSION");
+    assert_eq!(talk.describe(b'S', "").sync()[0][..16], *"E SERROR C26000 ");
+    assert_eq!(talk.describe(b'P', "").sync()[0][..16], *"E SERROR C34000 ");
+    assert_eq!(talk.describe(b'S', "s").sync()[0], "t \\x00\\x00");
+    assert_eq!(talk.describe(b'P', "p").sync()[0], "T key:25/-1/0 value:25/-1/0");
+}

@@ -84,9 +84,9 @@ fn noise_is_answered_in_whole_messages() {
     }
 }
 
-/// Every message of a good conversation, cut off at every byte.
+/// Every message of a good conversation, cut off at every byte, and with a byte too many.
 #[test]
-fn messages_cut_short_are_refused() {
+fn messages_too_short_or_too_long_are_refused() {
     let bind = [string("p"), string("s"), vec![0, 1, 0, 1, 0, 0, 0, 1, 0, 1]].concat();
     for (tag, body) in [
         (b'Q', string("SHOW POOLS")),
@@ -102,6 +102,10 @@ fn messages_cut_short_are_refused() {
             assert_eq!(next, Next::More);
             assert_eq!(messages(&out)[0].0, b'E', "{} to {end}", char::from(tag));
         }
+        let mut out = Vec::new();
+        Console::new(Role::Admin).message(tag, &[body, vec![0]].concat(), &mut out);
+        let said = String::from_utf8_lossy(&out).into_owned();
+        assert!(said.contains("C08P01\0Minvalid message"), "{}: {said}", char::from(tag));
     }
 }
 

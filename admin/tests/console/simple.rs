@@ -94,6 +94,7 @@ fn what_is_not_understood_is_repeated() {
         "ROLLBACK TO SAVEPOINT a",
         "DEALLOCATE",
         "HELP",
+        &format!("BEGIN{}", " READ".repeat(30)),
     ] {
         assert_eq!(error(text), format!("invalid command '{text}', use SHOW HELP;"));
     }
