@@ -28,6 +28,8 @@ pub struct Conditions {
     pub auth: Auth,
     /// Threads of load, each with a core of its own where there are enough.
     pub loads: usize,
+    /// How many transactions each load has under way together, at most.
+    pub at_once: usize,
     /// Cores for the pooler.
     pub pooler_cores: usize,
 }
@@ -67,6 +69,7 @@ impl Scene {
                 script: conditions.workload.script(),
                 target: if direct { server.clone() } else { listen.clone() },
                 backend: server.clone(),
+                at_once: conditions.at_once,
             };
             let listener = address::listen(&server).context("the canned backend cannot listen")?;
             let (stage, cores) = (Arc::clone(&stage), load_cores.clone());

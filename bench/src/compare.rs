@@ -105,19 +105,23 @@ pub fn print(title: &str, rows: &[Row], baseline: &str) {
             Spread::of(pairs.map(|(ours, theirs)| ours.cpu_us / theirs.cpu_us))
         });
         let loud = row.samples.iter().filter(|sample| sample.noise.is_loud()).count();
+        let [tps, p50, p99] =
+            [of(|sample| sample.tps), of(|sample| sample.p50_us), of(|sample| sample.p99_us)]
+                .map(|spread| plain(spread.median, 0));
+        let unevenness = plain(of(|sample| sample.unevenness).median, 3);
+        let longest = plain(of(|sample| sample.longest_over_p50).median, 1);
+        let ratio = ratio.map_or_else(String::new, with_spread);
         println!(
-            "{:<14}{:>22}{:>24}{:>10.0}{:>10.0}{:>10.0}{:>8.3}{:>12.1}{:>7}",
+            "{:<14}{:>22}{ratio:>24}{tps:>10}{p50:>10}{p99:>10}{unevenness:>8}{longest:>12}{:>7}",
             row.name,
             with_spread(cpu),
-            ratio.map_or_else(String::new, with_spread),
-            of(|sample| sample.tps).median,
-            of(|sample| sample.p50_us).median,
-            of(|sample| sample.p99_us).median,
-            of(|sample| sample.unevenness).median,
-            of(|sample| sample.longest_over_p50).median,
             format!("{loud}/{}", row.samples.len()),
         );
     }
+}
+
+fn plain(figure: f64, digits: usize) -> String {
+    if figure.is_finite() { format!("{figure:.digits$}") } else { "–".into() }
 }
 
 fn with_spread(spread: Spread) -> String {

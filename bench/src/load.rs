@@ -21,6 +21,8 @@ pub struct Plan {
     /// Whom the clients dial: the pooler, or the backend itself.
     pub target: Address,
     pub backend: Address,
+    /// How many transactions may be under way together.
+    pub at_once: usize,
 }
 
 /// What main and the load's threads tell each other.
@@ -70,6 +72,9 @@ pub fn run(plan: Plan, listener: &Socket, stage: &Stage) -> anyhow::Result<Tally
         dialled: 0,
         logging_in: 0,
         allowed: 0,
+        at_once: plan.at_once,
+        under_way: 0,
+        behind: false,
         now: Instant::now(),
         tally: Tally {
             latency_ns: Histogram::new(3)?,
@@ -106,6 +111,10 @@ struct Load<'a> {
     logging_in: usize,
     /// The stage's, as last seen.
     allowed: u64,
+    at_once: usize,
+    under_way: usize,
+    /// Some client may begin, and was not told so yet.
+    behind: bool,
     now: Instant,
     tally: Tally,
 }
@@ -169,6 +178,7 @@ impl Load<'_> {
                 self.proceed(line);
             }
             Heard::Done => {
+                self.under_way -= 1;
                 self.count(line)?;
                 self.part_or_proceed(line);
             }
@@ -254,6 +264,11 @@ impl Load<'_> {
             &mut self.ends[line as usize]
             && self.begun[*index] < self.allowed
         {
+            if self.under_way == self.at_once {
+                self.behind = true;
+                return;
+            }
+            self.under_way += 1;
             let first = self.script.life == Life::Stays || self.begun[*index] == 0;
             // A client that dials anew has waited since it dialled.
             let since = if first { self.now } else { client.since };
@@ -277,8 +292,9 @@ impl Load<'_> {
             }
         }
         let allowed = self.stage.allowed.load(Ordering::Relaxed);
-        if allowed != self.allowed {
-            self.allowed = allowed;
+        self.behind |= allowed != self.allowed;
+        self.allowed = allowed;
+        if std::mem::take(&mut self.behind) {
             for line in 0..self.ends.len() as u32 {
                 let idle = matches!(&self.ends[line as usize],
                     Some(End { role: Role::Client { client, .. }, .. }) if client.is_idle());

@@ -5,11 +5,12 @@ mod options;
 use anyhow::{Context as _, bail};
 use options::{Options, USAGE};
 use rig::address::Address;
-use rig::canned::{self, Conditions};
-use rig::compare::{self, Rounds};
-use rig::pooler::{Kind, Pooler};
+use rig::canned::{self, Conditions, Sockets};
+use rig::memory::{self, Weight};
+use rig::pooler::{Auth, Kind, Pooler};
+use rig::real::{self, Bed, Script};
 use rig::script::Workload;
-use rig::{floor, process, tidy};
+use rig::{compare, floor, process, tidy};
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse()?;
@@ -22,11 +23,12 @@ fn main() -> anyhow::Result<()> {
     }
     tidy::on_signals()?;
     match options.run.as_str() {
-        "canned" => run_canned(&options, 50, options.pool),
-        "fairness" => {
-            let simple = Options { workloads: vec![Workload::Simple], ..options.clone() };
-            run_canned(&simple, 500, 20)
-        }
+        "canned" => run_canned(&options, &Workload::DEFAULT),
+        "real" => run_real(&options),
+        "memory" => run_memory(&options),
+        "fairness" => run_canned(&options.or_clients(500), &[Workload::Simple]),
+        "workers" => run_workers(&options),
+        "all" => run_all(&options),
         "help" => {
             print!("{USAGE}");
             Ok(())
@@ -35,33 +37,115 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
+/// What docs/benchmarks.md shows, in its order.
+fn run_all(options: &Options) -> anyhow::Result<()> {
+    let every = Workload::ALL.map(|(_, workload)| workload);
+    run_canned(options, &every)?;
+    run_canned(&options.or_clients(500), &[Workload::Simple])?;
+    let unix = Options { sockets: Sockets::Unix, ..options.clone() };
+    run_canned(&unix, &Workload::DEFAULT)?;
+    let alone = Options { clients: Some(1), ..options.clone() };
+    run_canned(&alone, &[Workload::Simple])?;
+    run_workers(options)?;
+    run_memory(options)?;
+    for pool in [50, 20] {
+        run_real(&Options { pool, ..options.clone() })?;
+    }
+    let tpcb = Options { script: Script::TpcB, pool: 25, ..options.clone() };
+    run_real(&tpcb.or_clients(200))?;
+    let connect = Options { script: Script::Connect, auth: Auth::Scram, ..options.clone() };
+    run_real(&connect.or_clients(20))
+}
+
 /// One table per workload.
-fn run_canned(options: &Options, clients: usize, pool: usize) -> anyhow::Result<()> {
-    let clients = options.clients.unwrap_or(clients);
-    let poolers = poolers(options);
-    for workload in &options.workloads {
-        let conditions = Conditions {
-            workload: *workload,
-            clients,
-            pool,
-            seconds: options.seconds,
-            sockets: options.sockets,
-            auth: options.auth,
-            loads: options.loads,
-            pooler_cores: options.workers.iter().copied().max().unwrap_or(1),
-        };
+fn run_canned(options: &Options, workloads: &[Workload]) -> anyhow::Result<()> {
+    let asked = if options.workloads.is_empty() { workloads } else { &options.workloads };
+    for workload in asked {
+        let conditions = canned_conditions(options, *workload, 50);
         let title = format!(
-            "canned backend, {}, {clients} clients, pool {pool}, {:?}, {} cores",
+            "canned backend, {}, {} clients, pool {}, {:?}, {} cores",
             workload.name(),
+            conditions.clients,
+            conditions.pool,
             options.sockets,
             process::cores()?.len(),
         );
         eprintln!("{title}");
-        let rounds = Rounds { count: options.rounds, retakes: options.retakes };
-        let rows = compare::run(&poolers, rounds, |pooler| canned::sample(pooler, &conditions));
+        let rows = compare::run(&poolers(options), options.rounds(), |pooler| {
+            canned::sample(pooler, &conditions)
+        });
         compare::print(&title, &rows, &options.baseline);
     }
     Ok(())
+}
+
+/// The same pooler with one worker and with two.
+fn run_workers(options: &Options) -> anyhow::Result<()> {
+    let workers = if options.workers.len() > 1 { options.workers.clone() } else { vec![1, 2] };
+    let baseline = format!("howdah ×{}", workers[0]);
+    let only = vec!["howdah".to_owned()];
+    run_canned(&Options { workers, baseline, only, ..options.clone() }, &[Workload::Simple])
+}
+
+fn run_memory(options: &Options) -> anyhow::Result<()> {
+    let conditions = canned_conditions(options, Workload::Simple, 5_000);
+    println!("\nresident bytes per idle client, {} clients", conditions.clients);
+    println!("{:<14}{:>14}{:>14}{:>16}", "", "logged in", "served once", "MB with 20");
+    for pooler in poolers(options) {
+        match memory::weigh(&pooler, &conditions) {
+            _ if matches!(pooler.kind, Kind::Direct) => {}
+            Ok(weight) => {
+                let megabytes = weight.empty_bytes as f64 / 1e6;
+                let Weight { logged_in, served, .. } = weight;
+                println!("{:<14}{logged_in:>14.0}{served:>14.0}{megabytes:>16.1}", pooler.name);
+            }
+            Err(error) => println!("{:<14}  {error:#}", pooler.name),
+        }
+    }
+    Ok(())
+}
+
+fn run_real(options: &Options) -> anyhow::Result<()> {
+    eprintln!("making a PostgreSQL to measure with");
+    let bed = Bed::make(10)?;
+    let protocols: &[&'static str] = match options.script {
+        Script::Select => &["simple", "extended", "prepared"],
+        Script::TpcB | Script::Connect => &["simple"],
+    };
+    for protocol in protocols {
+        let conditions = real::Conditions {
+            script: options.script,
+            protocol,
+            clients: options.clients.unwrap_or(50),
+            pool: options.pool,
+            seconds: options.seconds,
+            auth: options.auth,
+        };
+        let real::Conditions { script, clients, pool, auth, .. } = &conditions;
+        let auth = auth.name();
+        let title =
+            format!("PostgreSQL, {script:?} {protocol}, {clients} clients, pool {pool}, {auth}");
+        eprintln!("{title}");
+        let rows = compare::run(&poolers(options), options.rounds(), |pooler| {
+            bed.sample(pooler, &conditions)
+        });
+        compare::print(&title, &rows, &options.baseline);
+    }
+    Ok(())
+}
+
+fn canned_conditions(options: &Options, workload: Workload, clients: usize) -> Conditions {
+    Conditions {
+        workload,
+        clients: options.clients.unwrap_or(clients),
+        pool: options.pool,
+        seconds: options.seconds,
+        sockets: options.sockets,
+        auth: options.auth,
+        loads: options.loads,
+        at_once: usize::MAX,
+        pooler_cores: options.workers.iter().copied().max().unwrap_or(1),
+    }
 }
 
 /// The rows: built in, and from the command line.

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use lexopt::prelude::*;
 use rig::canned::Sockets;
+use rig::compare::Rounds;
 use rig::pooler::{Auth, Kind, Pooler};
+use rig::real::Script;
 use rig::script::Workload;
 
 /// What was asked for; what was not is as the project's published figures have it.
@@ -14,6 +16,7 @@ pub(crate) struct Options {
     pub(crate) run: String,
     /// Whatever stands behind the run's name.
     pub(crate) rest: Vec<String>,
+    /// Empty: as the run has it.
     pub(crate) workloads: Vec<Workload>,
     pub(crate) clients: Option<usize>,
     pub(crate) pool: usize,
@@ -31,14 +34,6 @@ pub(crate) struct Options {
     /// Poolers given by command line, in order.
     pub(crate) more: Vec<Pooler>,
     pub(crate) script: Script,
-}
-
-/// What pgbench plays.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Script {
-    Select,
-    TpcB,
-    Connect,
 }
 
 pub(crate) const USAGE: &str = "\
@@ -86,10 +81,16 @@ impl Options {
                 other => return Err(other.unexpected().into()),
             }
         }
-        if options.workloads.is_empty() {
-            options.workloads = vec![Workload::Simple, Workload::Extended];
-        }
         Ok(options)
+    }
+
+    /// With `clients`, unless a number was asked for.
+    pub(crate) fn or_clients(&self, clients: usize) -> Self {
+        Self { clients: self.clients.or(Some(clients)), ..self.clone() }
+    }
+
+    pub(crate) fn rounds(&self) -> Rounds {
+        Rounds { count: self.rounds, retakes: self.retakes }
     }
 
     fn set(&mut self, name: &str, parser: &mut lexopt::Parser) -> anyhow::Result<()> {
@@ -104,7 +105,7 @@ impl Options {
             "workload" => {
                 self.workloads.push(Workload::by_name(&value).with_context(unknown)?);
             }
-            "script" => self.script = Script::by_name(&value).with_context(unknown)?,
+            "script" => self.script = script(&value).with_context(unknown)?,
             "clients" => self.clients = Some(number()?),
             "pool" => self.pool = number()?,
             "seconds" => self.seconds = value.parse().with_context(unknown)?,
@@ -165,13 +166,12 @@ impl Default for Options {
     }
 }
 
-impl Script {
-    fn by_name(name: &str) -> Option<Self> {
-        match name {
-            "select" => Some(Self::Select),
-            "tpcb" => Some(Self::TpcB),
-            "connect" => Some(Self::Connect),
-            _ => None,
-        }
+/// pgbench's script by its name here.
+fn script(name: &str) -> Option<Script> {
+    match name {
+        "select" => Some(Script::Select),
+        "tpcb" => Some(Script::TpcB),
+        "connect" => Some(Script::Connect),
+        _ => None,
     }
 }

@@ -23,6 +23,8 @@ pub struct Ring {
     shelf: Shelf,
     lines: Vec<Line>,
     free: Vec<u32>,
+    /// Free from the next turn on: what this turn said of them may not have been read yet.
+    vacated: Vec<u32>,
     target: Option<Box<SockAddr>>,
     /// Kept for its allocation.
     batch: Vec<cqueue::Entry>,
@@ -100,7 +102,7 @@ impl Ring {
         }
         let free = (0..lines).rev().collect();
         let lines = (0..lines).map(|_| Line::vacant()).collect();
-        Ok(Self { uring, shelf, lines, free, target: None, batch: Vec::new() })
+        Ok(Self { uring, shelf, lines, free, vacated: Vec::new(), target: None, batch: Vec::new() })
     }
 
     /// Sets whom [`Ring::dial`] dials. Once.
@@ -173,8 +175,9 @@ impl Ring {
     }
 
     /// Hands everything queued to the kernel, waits for something to be done or for `patience`,
-    /// and appends what is done to `done`.
+    /// and appends what is done to `done`, which must have been read to its end before.
     pub fn turn(&mut self, patience: Duration, done: &mut Vec<Done>) -> io::Result<()> {
+        self.free.append(&mut self.vacated);
         let until = Timespec::from(patience);
         let args = SubmitArgs::new().timespec(&until);
         match self.uring.submitter().submit_with_args(1, &args) {
@@ -281,7 +284,7 @@ impl Ring {
         if slot.state == LineState::Closing && quiet && slot.socket.take().is_some() {
             let vacated = self.uring.submitter().register_files_update(line, &[-1]);
             vacated.expect("emptying a place of the file table cannot fail");
-            self.free.push(line);
+            self.vacated.push(line);
         }
     }
 

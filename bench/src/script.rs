@@ -45,6 +45,8 @@ impl Workload {
         ("connect", Self::Connect),
     ];
 
+    pub const DEFAULT: [Self; 2] = [Self::Simple, Self::Extended];
+
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, workload)| *workload)
