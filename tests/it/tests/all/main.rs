@@ -10,6 +10,11 @@ macro_rules! howdah_only {
     };
 }
 
+mod cancel;
 mod copying;
+mod limits;
+mod modes;
+mod prepared;
 mod relay;
 mod smoke;
+mod timers;
