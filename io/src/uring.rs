@@ -513,6 +513,8 @@ impl Uring {
             return;
         }
         match -completion.result {
+            // Whoever notices a reset first hears of it, and the other sees a plain end.
+            0 if link.fault != 0 => {}
             0 => self.end(conn, None, done),
             // Out of buffers, called off, or nothing in particular: settling sees to it.
             libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
