@@ -362,11 +362,6 @@ impl<D: Driver, W: World> Worker<D, W> {
         settings.push(("application_name".to_owned(), value));
     }
 
-    /// Whoever waits for too long to log in is turned away.
-    pub(crate) fn login_is_late(&mut self, slot: u32) {
-        self.client_leaves(slot, Why::text("client_login_timeout"));
-    }
-
     pub(crate) fn close_doors(&mut self, how: Shutdown) {
         // The unix socket stays, for admins who want to watch.
         let keep = how != Shutdown::Immediate;

@@ -45,7 +45,7 @@ pub trait Log {
 }
 
 /// Who a line is about: the `C-0x…: db/user@host:port ` in front of it.
-pub struct Subject<'a> {
+pub(crate) struct Subject<'a> {
     pub side: Side,
     pub id: u64,
     pub database: Option<&'a str>,
@@ -55,7 +55,7 @@ pub struct Subject<'a> {
 
 /// Which side of the pooler a socket is on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Side {
+pub(crate) enum Side {
     Client,
     Server,
 }

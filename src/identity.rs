@@ -1,0 +1,72 @@
+//! Who the process is: dropping root, its pid file, going to the background.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use nix::unistd::{Group, Pid, User};
+
+/// The number of a group, by name or number.
+pub(crate) fn group(name: &str) -> Result<u32, String> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    match Group::from_name(name) {
+        Ok(Some(group)) => Ok(group.gid.as_raw()),
+        _ => Err(format!("could not find group '{name}'")),
+    }
+}
+
+/// Become `user`, with its groups. For good: there is no way back to root.
+pub(crate) fn become_user(name: &str) -> Result<(), String> {
+    let Ok(Some(user)) = User::from_name(name) else {
+        return Err(format!("could not find user '{name}' to switch to"));
+    };
+    if nix::unistd::geteuid() == user.uid {
+        return Ok(());
+    }
+    let c_name = std::ffi::CString::new(name).map_err(|_| "bad user name".to_owned())?;
+    let fail = |error| format!("failed to switch to user '{name}': {error}");
+    nix::unistd::initgroups(&c_name, user.gid).map_err(fail)?;
+    nix::unistd::setgid(user.gid).map_err(fail)?;
+    nix::unistd::setuid(user.uid).map_err(fail)
+}
+
+pub(crate) fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// The pid file, removed at the end.
+pub(crate) struct PidFile(String);
+
+impl PidFile {
+    /// Write it, unless a living process has one there.
+    pub(crate) fn write(path: &str) -> Result<Option<Self>, String> {
+        if path.is_empty() {
+            return Ok(None);
+        }
+        if let Ok(text) = fs::read_to_string(path) {
+            let pid = text.trim().parse::<i32>().ok().filter(|pid| *pid > 0);
+            let alive = |pid| nix::sys::signal::kill(Pid::from_raw(pid), None).is_ok();
+            if let Some(pid) = pid
+                && pid != std::process::id().cast_signed()
+                && alive(pid)
+            {
+                return Err(format!("pidfile exists, another instance running? ({path}, pid {pid})"));
+            }
+            // Left behind by a process that is no more.
+            let _ = fs::remove_file(path);
+        }
+        let mut file = fs::File::create(path).map_err(|error| format!("could not open pidfile '{path}': {error}"))?;
+        writeln!(file, "{}", std::process::id()).map_err(|error| format!("could not write pidfile '{path}': {error}"))?;
+        let path = Path::new(path).canonicalize().map_or(path.to_owned(), |path| path.display().to_string());
+        Ok(Some(Self(path)))
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        // Already gone: somebody tidied up.
+        let _ = fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,64 @@
+//! Reading the configuration and the files it names.
+
+use std::sync::Arc;
+
+use auth::{Decoy, Userlist};
+use config::{Config, Diff, Disk};
+use session::Tracked;
+use worker::{Level, Site};
+
+use crate::sink::Pen;
+
+/// Read the configuration at `path`. All that is wrong is said to the log.
+pub(crate) fn config(path: &str, pen: &mut Pen) -> Option<Config> {
+    match config::load(path, &Disk) {
+        Ok(config) => {
+            for warning in config.warnings.iter().chain(&config.not_yet) {
+                pen.say(Level::Warning, format_args!("{warning}"));
+            }
+            Some(config)
+        }
+        Err(problems) => {
+            for problem in &problems.0 {
+                pen.say(Level::Error, format_args!("{problem}"));
+            }
+            None
+        }
+    }
+}
+
+/// Furnish a site: the configuration, and what its files say. `old` is the one in force, whose
+/// userlist stays where the new one cannot be read.
+pub(crate) fn site(
+    config: Config,
+    diff: Diff,
+    old: Option<&Site>,
+    secret: [u8; 32],
+    pen: &mut Pen,
+) -> Site {
+    let userlist = match &config.settings.auth_file {
+        None => Userlist::default(),
+        Some(path) => match std::fs::read(path) {
+            Ok(text) => {
+                let (list, flaws) = Userlist::parse(&text);
+                for flaw in flaws {
+                    pen.say(Level::Error, format_args!("{path}: {flaw}"));
+                }
+                list
+            }
+            Err(error) => {
+                pen.say(Level::Error, format_args!("could not open auth_file {path}: {error}"));
+                old.map(|site| site.userlist.clone()).unwrap_or_default()
+            }
+        },
+    };
+    let extra = config.settings.track_extra_parameters.iter().map(String::as_str);
+    let tracked = match old {
+        // Connections are numbered by it: only a restart changes it.
+        Some(site) => site.tracked.clone(),
+        None => Arc::new(Tracked::new(extra)),
+    };
+    let decoy = Decoy::new(secret, config.settings.scram_iterations, userlist.prevailing_form());
+    let uid = rustix::process::getuid().as_raw();
+    Site { config, userlist, tracked, decoy: Arc::new(decoy), diff, uid }
+}

@@ -1,0 +1,81 @@
+//! The real world around a worker: the system's clock and dice, the log, the slow side.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use control::Mailbox;
+use io::Socket;
+use jiff::Zoned;
+use pool::Instant;
+use worker::{Commons, Errand, Log, Mail, World};
+
+use crate::sink::Pen;
+use crate::steward::Task;
+
+/// What a worker thread has of the world.
+pub(crate) struct Outside {
+    pub(crate) start: std::time::Instant,
+    pub(crate) pen: Pen,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) steward: Sender<Task>,
+    pub(crate) commons: Arc<Commons<Socket>>,
+}
+
+impl World for Outside {
+    fn now(&mut self) -> Instant {
+        Instant(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn wall_us(&mut self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    }
+
+    fn dice(&mut self, bytes: &mut [u8]) {
+        // Without random keys anybody could cancel anybody: better no pooler than that one.
+        getrandom::fill(bytes).expect("the system's random source works");
+    }
+
+    fn zone(&mut self) -> (i32, String) {
+        let now = Zoned::now();
+        (now.offset().seconds(), now.strftime("%Z").to_string())
+    }
+
+    fn log(&mut self) -> &mut dyn Log {
+        &mut self.pen
+    }
+
+    fn errand(&mut self, errand: Errand) {
+        let commons = self.commons.clone();
+        match errand {
+            Errand::Derive { worker, party, job } => {
+                let key = job.key();
+                let back = move |derived| {
+                    commons.mail(worker, Mail::Derived { party, key, derived });
+                };
+                // Where too many are in line already, this login goes on waiting and is turned
+                // away by its timeout.
+                let _ = self.mailbox.derive(job, back);
+            }
+            Errand::Resolve { worker, name } => {
+                let (back, host) = (self.commons.clone(), name.clone());
+                let reply = move |found: std::io::Result<_>| {
+                    let addresses = found.map_err(|error| error.to_string());
+                    commons.mail(worker, Mail::Resolved { name, addresses });
+                };
+                if self.mailbox.look_up(&host, reply).is_err() {
+                    let addresses = Err("too many lookups under way".to_owned());
+                    back.mail(worker, Mail::Resolved { name: host, addresses });
+                }
+            }
+            // The steward outlives the workers.
+            Errand::Reload { ask } => drop(self.steward.send(Task::Reload { ask: Some(ask) })),
+            Errand::Set { ask, key, value } => {
+                drop(self.steward.send(Task::Set { ask, key, value }));
+            }
+            Errand::Shutdown { how } => drop(self.steward.send(Task::Shutdown { how })),
+            Errand::Finished { worker } => drop(self.steward.send(Task::Finished { worker })),
+        }
+    }
+}

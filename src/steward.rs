@@ -1,0 +1,371 @@
+//! The main thread: starts the workers, hears signals, reads files again, and ends it all.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use admin::Refusal;
+use config::{Config, Diff};
+use control::Control;
+use io::{Kind, Socket, Waker};
+use pool::WorkerId;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use worker::{Answer, Ask, Commons, LetterBox, Level, Mail, Order, Shutdown, Site, Worker};
+
+use crate::doors::Door;
+use crate::load;
+use crate::outside::Outside;
+use crate::sink::{Pen, Sink};
+
+/// Something for the main thread.
+pub(crate) enum Task {
+    Signal(i32),
+    Reload { ask: Option<Ask> },
+    Set { ask: Ask, key: String, value: String },
+    Shutdown { how: Shutdown },
+    /// A worker has nothing more to wait for.
+    Finished { worker: WorkerId },
+    /// A worker's thread is over.
+    Gone { worker: WorkerId, panicked: bool },
+}
+
+/// The process, once it runs.
+pub(crate) struct Steward {
+    tasks: Receiver<Task>,
+    commons: Arc<Commons<Socket>>,
+    site: Arc<Site>,
+    file: String,
+    secret: [u8; 32],
+    sink: Arc<Sink>,
+    pen: Pen,
+    finished: Vec<bool>,
+    shutdown: Option<Shutdown>,
+    running: usize,
+    threads: Vec<JoinHandle<()>>,
+    /// Unix socket files to be removed at the end.
+    paths: Vec<std::path::PathBuf>,
+    /// Verbosity of the command line.
+    verbose: u32,
+    _control: Control,
+}
+
+/// What the command line and the files said.
+pub(crate) struct Start {
+    pub(crate) site: Site,
+    pub(crate) doors: Vec<Door>,
+    pub(crate) file: String,
+    pub(crate) secret: [u8; 32],
+    pub(crate) verbose: u32,
+}
+
+impl Steward {
+    /// Start everything.
+    pub(crate) fn start(start: Start, sink: Arc<Sink>, mut pen: Pen) -> Result<Self, String> {
+        let Start { site, doors, file, secret, verbose } = start;
+        let (sender, tasks) = channel();
+        let control = Control::start(control::Limits::default())
+            .map_err(|error| format!("cannot start the control threads: {error}"))?;
+        hear_signals(&sender)?;
+        let site = Arc::new(site);
+        let count = config::workers(&site.config.settings);
+        let kind = match site.config.settings.io_driver {
+            config::IoDriver::Auto => Kind::Auto,
+            config::IoDriver::IoUring => Kind::IoUring,
+            config::IoDriver::Readiness => Kind::Readiness,
+        };
+        let opened = open_drivers(count, kind)?;
+        let name = opened.first().map_or("", |opened| opened.name);
+        let (boxes, inboxes): (Vec<_>, Vec<_>) =
+            opened.iter().map(|opened| LetterBox::new(opened.waker.clone())).unzip();
+        let commons = Arc::new(Commons::new(boxes));
+        let paths = doors.iter().filter_map(|door| door.path.clone()).collect();
+        let mut doors = Some(doors);
+        let epoch = Instant::now();
+        let mut threads = Vec::new();
+        for (index, (opened, inbox)) in opened.into_iter().zip(inboxes).enumerate() {
+            let me = WorkerId(u16::try_from(index).unwrap_or(0));
+            let outside = Outside {
+                start: epoch,
+                pen: Pen::new(sink.clone()),
+                mailbox: control.mailbox(),
+                steward: sender.clone(),
+                commons: commons.clone(),
+            };
+            let doors = if index == 0 { doors.take() } else { None };
+            let work = Work {
+                me,
+                outside,
+                commons: commons.clone(),
+                inbox,
+                site: site.clone(),
+                doors: doors.unwrap_or_default(),
+            };
+            // The thread that opened the driver is the one that runs it.
+            if opened.go.send(work).is_err() {
+                return Err("a worker thread died at its start".to_owned());
+            }
+            threads.push(opened.thread);
+        }
+        pen.say(Level::Log, format_args!("{count} workers, io driver {name}"));
+        let finished = vec![false; count];
+        Ok(Self {
+            tasks,
+            commons,
+            site,
+            file,
+            secret,
+            sink,
+            pen,
+            finished,
+            shutdown: None,
+            running: count,
+            threads,
+            paths,
+            verbose,
+            _control: control,
+        })
+    }
+
+    /// Serve until the end. The exit code.
+    pub(crate) fn run(mut self) -> u8 {
+        while let Ok(task) = self.tasks.recv() {
+            match task {
+                Task::Signal(signal) => self.signal(signal),
+                Task::Reload { ask } => self.reload(ask),
+                Task::Set { ask, key, value } => self.set(ask, &key, &value),
+                Task::Shutdown { how } => self.shut_down(how),
+                Task::Finished { worker } => self.finished(worker),
+                Task::Gone { worker, panicked } => {
+                    if panicked {
+                        let text = format_args!("worker {} died of a bug; giving up", worker.0);
+                        self.pen.say(Level::Fatal, text);
+                        return 1;
+                    }
+                    self.running -= 1;
+                    if self.running == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+        for thread in self.threads.drain(..) {
+            // What a thread died of was said when it died.
+            let _ = thread.join();
+        }
+        for path in &self.paths {
+            let _ = std::fs::remove_file(path);
+        }
+        0
+    }
+
+    fn signal(&mut self, signal: i32) {
+        let leaving = self.shutdown.is_some();
+        match signal {
+            SIGHUP => {
+                self.pen.say(Level::Log, format_args!("got SIGHUP, re-reading config"));
+                self.reload(None);
+            }
+            SIGTERM if leaving => {
+                self.pen.say(Level::Log, format_args!("got SIGTERM while shutting down, fast exit"));
+                self.shut_down(Shutdown::Immediate);
+            }
+            SIGTERM => {
+                let text =
+                    format_args!("got SIGTERM, shutting down, waiting for all clients disconnect");
+                self.pen.say(Level::Log, text);
+                self.shut_down(Shutdown::WaitForClients);
+            }
+            SIGINT if leaving => {
+                self.pen.say(Level::Log, format_args!("got SIGINT while shutting down, fast exit"));
+                self.shut_down(Shutdown::Immediate);
+            }
+            SIGINT => {
+                let text =
+                    format_args!("got SIGINT, shutting down, waiting for all servers connections to be released");
+                self.pen.say(Level::Log, text);
+                self.shut_down(Shutdown::WaitForServers);
+            }
+            SIGQUIT => {
+                self.pen.say(Level::Log, format_args!("got SIGQUIT, fast exit"));
+                self.shut_down(Shutdown::Immediate);
+            }
+            SIGUSR1 if leaving => {
+                self.pen.say(Level::Log, format_args!("got SIGUSR1 while shutting down, ignoring"));
+            }
+            SIGUSR1 => {
+                self.pen.say(Level::Log, format_args!("got SIGUSR1, pausing all activity"));
+                self.tell_all(&Order::Pause(None));
+            }
+            SIGUSR2 if leaving => {
+                self.pen.say(Level::Log, format_args!("got SIGUSR2 while shutting down, ignoring"));
+            }
+            SIGUSR2 => {
+                self.pen.say(Level::Log, format_args!("got SIGUSR2, continuing from PAUSE"));
+                self.tell_all(&Order::Resume(None));
+            }
+            _ => {}
+        }
+    }
+
+    fn shut_down(&mut self, how: Shutdown) {
+        self.shutdown = Some(how);
+        self.tell_all(&Order::Shutdown(how));
+    }
+
+    fn finished(&mut self, worker: WorkerId) {
+        if let Some(finished) = self.finished.get_mut(usize::from(worker.0)) {
+            *finished = true;
+        }
+        if !self.finished.iter().all(|finished| *finished) {
+            return;
+        }
+        let text = match self.shutdown {
+            Some(Shutdown::WaitForClients) => "client connections dropped, exiting",
+            Some(Shutdown::WaitForServers) => "server connections dropped, exiting",
+            Some(Shutdown::Immediate) | None => return,
+        };
+        self.pen.say(Level::Log, format_args!("{text}"));
+        self.shut_down(Shutdown::Immediate);
+    }
+
+    /// RELOAD and SIGHUP: everything is read and checked first, and a bad file changes nothing.
+    fn reload(&mut self, ask: Option<Ask>) {
+        let file = self.site.config.settings.conffile.clone().unwrap_or_else(|| self.file.clone());
+        let logfile = self.site.config.settings.logfile.clone();
+        let Some(fresh) = load::config(&file, &mut self.pen) else {
+            self.pen.say(Level::Error, format_args!("RELOAD failed, the old configuration stays"));
+            if let Err(error) = self.sink.reopen(&logfile) {
+                self.pen.say(Level::Error, format_args!("cannot open log file {logfile}: {error}"));
+            }
+            return self.answer(ask, Answer::Failed(Refusal::ReloadFailed));
+        };
+        let (config, diff) = config::reload(&self.site.config, fresh);
+        for kept in &diff.kept {
+            let text = format_args!("{kept} was changed in the file; only a restart changes it");
+            self.pen.say(Level::Warning, text);
+        }
+        self.move_over(config, diff);
+        self.answer(ask, Answer::Done);
+    }
+
+    fn set(&mut self, ask: Ask, key: &str, value: &str) {
+        let mut config: Config = self.site.config.clone();
+        match config::set_runtime(&mut config, key, value) {
+            Ok(()) => {
+                self.move_over(config, Diff::default());
+                self.answer(Some(ask), Answer::Done);
+            }
+            Err(problem) => {
+                self.pen.say(Level::Error, format_args!("SET {key}: {problem}"));
+                self.answer(Some(ask), Answer::Failed(Refusal::SetFailed));
+            }
+        }
+    }
+
+    fn move_over(&mut self, config: Config, diff: Diff) {
+        let logfile = config.settings.logfile.clone();
+        if let Err(error) = self.sink.reopen(&logfile) {
+            self.pen.say(Level::Error, format_args!("cannot open log file {logfile}: {error}"));
+        }
+        self.sink.verbose(self.verbose.max(config.settings.verbose));
+        let site = load::site(config, diff, Some(&self.site), self.secret, &mut self.pen);
+        self.site = Arc::new(site);
+        let order = Order::Site(self.site.clone(), self.commons.next_epoch());
+        self.tell_all(&order);
+    }
+
+    /// The answer follows the order to all in every worker's box, so whoever gets it finds the new
+    /// configuration in force where it asked.
+    fn answer(&self, ask: Option<Ask>, answer: Answer) {
+        if let Some(ask) = ask {
+            self.commons.mail(ask.from, Mail::Answer { ask, answer });
+        }
+    }
+
+    fn tell_all(&self, order: &Order) {
+        for worker in 0..self.commons.workers() {
+            self.commons.mail(WorkerId(worker), Mail::Order { order: order.clone(), ask: None });
+        }
+    }
+}
+
+/// What a worker thread needs to begin.
+struct Work {
+    me: WorkerId,
+    outside: Outside,
+    commons: Arc<Commons<Socket>>,
+    inbox: Receiver<Mail<Socket>>,
+    site: Arc<Site>,
+    doors: Vec<Door>,
+}
+
+/// A worker thread that has its driver, and waits for its work.
+struct Opened {
+    waker: Waker,
+    name: &'static str,
+    go: Sender<Work>,
+    thread: JoinHandle<()>,
+}
+
+/// One thread per worker, each with a driver of its own: an io_uring belongs to the thread that
+/// opened it.
+fn open_drivers(count: usize, kind: Kind) -> Result<Vec<Opened>, String> {
+    let mut opened = Vec::new();
+    for index in 0..count {
+        let (tell, told) = channel();
+        let (go, work) = channel::<Work>();
+        let thread = thread::Builder::new()
+            .name(format!("worker-{index}"))
+            .spawn(move || match io::open(kind) {
+                Err(error) => drop(tell.send(Err(error))),
+                Ok((driver, name)) => {
+                    let _ = tell.send(Ok((io::Driver::waker(&driver), name)));
+                    if let Ok(work) = work.recv() {
+                        serve(driver, work);
+                    }
+                }
+            })
+            .map_err(|error| format!("cannot start a worker thread: {error}"))?;
+        let (waker, name) = match told.recv() {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(error)) => return Err(format!("cannot open the io driver: {error}")),
+            Err(_) => return Err("a worker thread died at its start".to_owned()),
+        };
+        opened.push(Opened { waker, name, go, thread });
+    }
+    Ok(opened)
+}
+
+/// A worker's whole life.
+fn serve(driver: io::AnyDriver, work: Work) {
+    let Work { me, outside, commons, inbox, site, doors } = work;
+    let steward = outside.steward.clone();
+    let life = std::panic::AssertUnwindSafe(move || {
+        let mut worker = Worker::new(driver, outside, me, commons, inbox, site);
+        for door in doors {
+            worker.listen(door.socket, door.name, door.is_unix);
+        }
+        while !worker.is_stopped() {
+            worker.turn();
+        }
+    });
+    let panicked = std::panic::catch_unwind(life).is_err();
+    let _ = steward.send(Task::Gone { worker: me, panicked });
+}
+
+fn hear_signals(tasks: &Sender<Task>) -> Result<(), String> {
+    let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE])
+        .map_err(|error| format!("cannot hear signals: {error}"))?;
+    let tasks = tasks.clone();
+    let hear = move || {
+        for signal in signals.forever() {
+            if tasks.send(Task::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    };
+    let spawned = thread::Builder::new().name("signals".to_owned()).spawn(hear);
+    spawned.map(drop).map_err(|error| format!("cannot hear signals: {error}"))
+}
