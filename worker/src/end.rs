@@ -14,7 +14,7 @@ use crate::worker::Worker;
 use crate::world::World;
 
 /// A peer that was told why it is hung up on may take this long to read it.
-pub(crate) const LINGER: Duration = Duration::from_secs(5);
+pub(crate) const LINGER: Duration = Duration::from_secs(30);
 
 /// Why a client goes.
 #[derive(Clone, Debug)]
@@ -136,12 +136,19 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
     }
 
-    /// The client's socket said goodbye.
-    pub(crate) fn client_ended(&mut self, slot: u32) {
+    /// The client's socket said goodbye. `broken`: nothing that is sent will arrive any more.
+    pub(crate) fn client_ended(&mut self, slot: u32, broken: bool) {
+        let Some(client) = self.clients.get(slot as usize) else { return };
+        let conn = client.conn;
+        let going = matches!(client.state, State::Closing);
+        // One that said goodbye behind its last requests may have closed its side only: it still
+        // gets their answers.
+        if !broken && (going || client.leaving && matches!(client.state, State::Linked(_))) {
+            return;
+        }
         self.client_leaves(slot, Why::UnexpectedEof);
-        if let Some(client) = self.clients.get(slot as usize) {
-            // One that was being told why will not hear it any more.
-            self.driver.abort(client.conn);
+        if going {
+            self.driver.abort(conn);
         }
         self.carry_out();
     }

@@ -241,6 +241,12 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn enter_pool(&mut self, slot: u32, wish: &Wish) {
         let site = self.site.clone();
+        let made = !site.config.databases.contains_key(&*wish.database)
+            && !self.autodbs.contains_key(&wish.database);
+        if made {
+            let text = format_args!("registered new auto-database: {}", wish.database);
+            self.log_client(slot, Level::Log, text);
+        }
         let Some(database) = self.database_of(&wish.database) else {
             return self.client_leaves(slot, Why::Text(format!("no such database: {}", wish.database).into()));
         };
@@ -269,6 +275,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         let client = &mut self.clients[slot as usize];
         client.card.counted = true;
         client.card.key = key;
+        if let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize) {
+            room.clients += 1;
+        }
         client.pool = pool;
         client.since = self.now;
         if wish.facts.replication != Replication::None {

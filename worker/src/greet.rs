@@ -120,17 +120,13 @@ impl<D: Driver, W: World> Worker<D, W> {
         let id = server.pool;
         server.side = ServerSide::new(welcome.vars.clone());
         server.state = State::Ready;
-        server.slot = Slot::Open;
         server.since = self.now;
         if let Some((pid, key)) = key {
             server.pid = pid;
             server.key = key.into();
         }
-        let dedicated = server.replica.is_some();
-        let mut calls = Vec::new();
-        self.commons.bank().logged_in(id, &mut calls);
-        self.deliver(calls);
-        if dedicated {
+        if server.replica.is_some() {
+            self.tell_bank(entry);
             return self.replica_ready(entry, &welcome, &leftover);
         }
         self.keep_welcome(id, welcome);
@@ -157,8 +153,18 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// `entry` is logged in, and its connect_query done.
     pub(crate) fn server_is_ready(&mut self, entry: u32) {
+        self.tell_bank(entry);
         let (id, now) = (self.servers[entry as usize].pool, self.now);
         self.with_pool(id, |pool, out| pool.opened(ServerId(entry), now, out));
+    }
+
+    fn tell_bank(&mut self, entry: u32) {
+        let server = &mut self.servers[entry as usize];
+        server.slot = Slot::Open;
+        let pool = server.pool;
+        let mut calls = Vec::new();
+        self.commons.bank().logged_in(pool, &mut calls);
+        self.deliver(calls);
     }
 
     /// `server_check_query`, on a server that has not been used for long.

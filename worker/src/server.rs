@@ -34,6 +34,8 @@ pub(crate) struct Server {
     pub(crate) address: Option<Address>,
     pub(crate) port: u16,
     pub(crate) slot: Slot,
+    /// It sent a FATAL error, which its client has been given.
+    pub(crate) said_why: bool,
     /// It belongs to one replication client, and is in no pool's hands.
     pub(crate) replica: Option<Box<Replica>>,
 }

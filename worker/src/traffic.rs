@@ -214,6 +214,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         if heard.left_open {
             return self.server_dies(entry, "transaction blocks not allowed in statement pooling mode");
         }
+        if heard.fatal {
+            self.servers[entry as usize].said_why = true;
+        }
         let Some(slot) = slot else {
             let server = self.servers.get_mut(entry as usize);
             if server.is_some_and(|server| heard.fatal || server.side.is_spoilt()) {
@@ -350,14 +353,17 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// The server of `slot` is gone; so its session is.
-    pub(crate) fn client_lost_server(&mut self, slot: u32, reason: &str) {
+    pub(crate) fn client_lost_server(&mut self, slot: u32, reason: &str, said: bool) {
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
         // The server has been told to the pool already.
         client.state = State::Idle;
         if client.leaving {
             return self.client_leaves(slot, Why::CloseRequest);
         }
-        self.client_leaves(slot, Why::Text(reason.to_owned().into()));
+        // Where the server has said itself why it goes, a second error would only confuse.
+        let reason = reason.to_owned().into();
+        let why = if said { Why::Told(reason) } else { Why::Text(reason) };
+        self.client_leaves(slot, why);
     }
 
     /// The server has the client's settings: what it said may follow.
@@ -423,7 +429,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             .and_then(|server| server.conn)
             .is_some_and(|conn| self.driver.unsent(conn) > high);
         let suspended = self.standing.suspended && !matches!(client.state, State::Console(_));
-        let held = client.held.len() > HELD_MAX;
+        let held = client.held.len() > HELD_MAX || client.side.is_held();
         // A client that does not take its answers is not read either, once it has no server: it
         // could go on asking for ever.
         let slow = client_full && entry.is_none();

@@ -244,7 +244,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Role::Client(_) | Role::Nobody => {}
             },
             Done::Ended { conn, error } => match self.role(conn) {
-                Role::Client(slot) => self.client_ended(slot),
+                Role::Client(slot) => self.client_ended(slot, error.is_some()),
                 Role::Server(slot) => self.server_ended(slot, error.as_ref()),
                 Role::Canceller(slot) => self.canceller_ended(slot),
                 Role::Nobody => {}
