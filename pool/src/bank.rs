@@ -117,8 +117,8 @@ struct Trouble {
     /// A login was refused, and not because the server is starting up.
     is_refusal: bool,
     error: Arc<[u8]>,
-    /// Who is trying now. One at a time until one succeeds.
-    trying: Option<WorkerId>,
+    /// Who is trying, since when. One at a time until one succeeds.
+    trying: Option<(WorkerId, Instant)>,
 }
 
 /// A worker that was refused a slot.
@@ -142,12 +142,16 @@ struct Share {
 type ShareId = usize;
 type Turn = u64;
 
-/// A pool's worker that is kept out by `max_db_connections` or `max_user_connections` may take a
-/// server from a sibling that is always busy if it has waited more than `STARVED_TIMES` as long as
-/// anybody there, and by `STARVED_SLACK`. Otherwise a busy pool would keep its siblings out for ever. The
-/// slack makes the cost of a login small against the turn that it buys.
+/// Who is kept out by `max_db_connections` or `max_user_connections` may take a server from a sibling that
+/// is always busy if it has waited more than `STARVED_TIMES` as long as anybody there, and by
+/// `STARVED_SLACK`. Otherwise a busy pool would keep its siblings out for ever. The slack makes the cost
+/// of a login small against the turn that it buys.
 const STARVED_TIMES: u32 = 2;
 const STARVED_SLACK: Duration = Duration::from_millis(250);
+
+/// Who tries to log in after a failure, and is not heard of for so long, does not keep the others from
+/// trying. `server_connect_timeout` should have ended the attempt long before.
+const TRYING_MAX: Duration = Duration::from_secs(60);
 
 /// How long a busy sibling owes a server. A pool that still starves asks again well before.
 const OWED_FOR: Duration = Duration::from_secs(1);
@@ -226,7 +230,7 @@ impl Bank {
         if !is_wanted || self.limited(pool) != Limited::default() {
             return false;
         }
-        self.take(pool, me);
+        self.take(pool, me, now);
         true
     }
 
@@ -276,7 +280,7 @@ impl Bank {
         if failure != Failure::Abandoned {
             account.trouble = Some(Trouble { at: now, is_refusal, error, trying: None });
         } else if let Some(trouble) = &mut account.trouble
-            && trouble.trying == Some(me)
+            && trouble.trying.is_some_and(|(who, _)| who == me)
         {
             trouble.trying = None;
         }
@@ -301,11 +305,6 @@ impl Bank {
         let account = self.account_mut(pool);
         account.opening = account.opening.min(account.open);
         account.board.closed();
-        if let Some(trouble) = &mut account.trouble
-            && account.open == 0
-        {
-            trouble.trying = None;
-        }
         self.call_hungry(pool, calls);
     }
 
@@ -353,7 +352,7 @@ impl Bank {
         if let Some(answer) = self.account(pool).holdup(now) {
             match answer {
                 Answer::Failing => self.sate(pool, me),
-                _ => self.hunger(pool, me),
+                _ => self.hunger(pool, me, calls),
             }
             return answer;
         }
@@ -361,10 +360,10 @@ impl Bank {
         let reserve = limited.by_size && self.account(pool).may_take_reserve(purpose.wait());
         limited.by_size &= !reserve;
         if limited == Limited::default() {
-            self.take(pool, me);
+            self.take(pool, me, now);
             return Answer::Open { reserve };
         }
-        self.hunger(pool, me);
+        self.hunger(pool, me, calls);
         match purpose {
             Purpose::Dedicated(_) if self.evict_own(pool, calls) => {}
             _ if limited.by_size => {}
@@ -420,19 +419,22 @@ impl Bank {
         }
     }
 
-    /// Whose server `pool` may have: never its own, never one that a sibling's `min_pool_size` protects.
+    /// Whose server `pool` may have, never its own: the one that has been idle longest, where no
+    /// `min_pool_size` protects it. That protects against being quicker, not against starving: a client that
+    /// has waited a while may have any idle server, and a busy pool's next free one if it has waited far longer
+    /// than anybody there.
     fn victim(&self, pool: PoolId, share: ShareId, wait: Duration, now: Instant) -> Option<Victim> {
         let siblings = || {
             let holders = self.shares[share].holders.iter().filter(|other| **other != pool);
-            let spare = |account: &Account| account.board.staying() > account.limits.min;
-            holders
-                .map(|other| (*other, self.account(*other)))
-                .filter(move |(_, account)| spare(account))
+            holders.map(|other| (*other, self.account(*other)))
         };
+        let is_starving = wait >= STARVED_SLACK;
         let idle = siblings().filter_map(|(other, account)| {
-            account.board.longest_idle().map(|(since, worker)| (since, other, worker))
+            let is_protected = account.board.staying() <= account.limits.min;
+            let (since, worker) = account.board.longest_idle()?;
+            (is_starving || !is_protected).then_some((is_protected, since, other, worker))
         });
-        if let Some((_, other, worker)) = idle.min() {
+        if let Some((_, _, other, worker)) = idle.min() {
             return Some(Victim::Idle(worker, other));
         }
         let line = |(other, account): (PoolId, &Account)| {
@@ -445,13 +447,13 @@ impl Bank {
 
     // ---- Booking.
 
-    fn take(&mut self, pool: PoolId, me: WorkerId) {
+    fn take(&mut self, pool: PoolId, me: WorkerId, now: Instant) {
         self.sate(pool, me);
         let account = self.account_mut(pool);
         account.opening += 1;
         account.held[usize::from(me.0)] += 1;
         if let Some(trouble) = &mut account.trouble {
-            trouble.trying = Some(me);
+            trouble.trying = Some((me, now));
         }
         self.count(pool, 1);
     }
@@ -486,17 +488,20 @@ impl Bank {
     // ---- The hungry.
 
     /// `me` was refused a slot. It keeps its turn if it has one.
-    fn hunger(&mut self, pool: PoolId, me: WorkerId) {
+    fn hunger(&mut self, pool: PoolId, me: WorkerId, calls: &mut Vec<Call>) {
         let turn = self.next_turn;
         let account = self.account_mut(pool);
-        if let Some(known) = account.hungry.iter_mut().find(|hungry| hungry.worker == me) {
-            known.was_called = false;
+        let Some(known) = account.hungry.iter_mut().find(|hungry| hungry.worker == me) else {
+            let hungry = Hungry { worker: me, turn, was_called: false };
+            account.hungry.push(hungry);
+            self.next_turn += 1;
+            self.join_queues(pool, hungry);
             return;
+        };
+        if core::mem::take(&mut known.was_called) {
+            // It was called for one limit's sake, and refused by another: the first is for the next.
+            self.call_hungry(pool, calls);
         }
-        let hungry = Hungry { worker: me, turn, was_called: false };
-        account.hungry.push(hungry);
-        self.next_turn += 1;
-        self.join_queues(pool, hungry);
     }
 
     /// `me` is hungry no more.
@@ -666,7 +671,8 @@ impl Account {
     fn holdup(&self, now: Instant) -> Option<Answer> {
         let trouble = self.trouble.as_ref()?;
         let is_over = trouble.at.after(self.limits.login_retry) <= now;
-        if is_over && trouble.trying.is_none() {
+        let is_tried = trouble.trying.is_some_and(|(_, since)| now < since.after(TRYING_MAX));
+        if is_over && !is_tried {
             return None;
         }
         let is_hopeless = trouble.is_refusal && !is_over && self.logged_in() == 0;
