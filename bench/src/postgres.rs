@@ -27,7 +27,7 @@ pub struct Postgres {
 pub const USER: &str = "bench";
 pub const DATABASE: &str = "postgres";
 /// Says where the server's programs are, when they are nowhere usual.
-pub const BIN_VARIABLE: &str = "HOWDAH_POSTGRES_BIN";
+pub const BIN_VARIABLE: &str = "HOWDAH_PG_BIN";
 
 /// The folder with `initdb` and `postgres`: from the environment, the PATH, or where Debian and
 /// others put it, the newest first.

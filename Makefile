@@ -1,0 +1,26 @@
+# `make demo` shows it, `make test` proves it, `make bench` measures it.
+
+CARGO ?= cargo
+# What to measure: see `make bench RUN=help`.
+RUN ?= all
+
+.PHONY: build demo test check bench
+
+build:
+	$(CARGO) build --release --package howdah
+
+# A PostgreSQL of its own in a temporary folder; nothing is left behind.
+demo: build
+	$(CARGO) run --release --quiet --package howdah-demo
+
+# Everything, on a machine that may have nothing yet.
+test:
+	ci/install
+	ci/check
+
+# The same without installing anything.
+check:
+	ci/check
+
+bench: build
+	$(CARGO) run --release --quiet --package howdah-bench -- $(RUN)
