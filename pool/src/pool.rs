@@ -536,11 +536,11 @@ impl Pool {
         let has_worked = matches!(place, Place::Linked | Place::Testing | Place::Canceled);
         if self.servers[at].cancels > 0 {
             self.break_promise(at, out);
-            self.servers[at].since = now;
             self.servers.shift(at, Place::Canceled);
             return false;
         }
-        if place == Place::Canceled && self.is_stale(at, now) {
+        if place == Place::Canceled && self.limits.check_delay.is_some() {
+            // It has rested for as long as the cancel took, and whoever is idle stands in order of rest.
             self.check(at, out);
             return false;
         }
