@@ -1,29 +1,122 @@
 //! What is remembered of a client. An idle one holds little, and there are many of them.
 
+use wire::Scanner;
+
 use crate::Vars;
+use crate::ledger::Ledger;
+use crate::names::{Meaning, Names};
+use crate::server::Unnamed;
 
 /// The client's side of a relay.
 #[derive(Debug)]
 pub struct ClientSide {
+    /// The tracked parameters as the client has been told they are.
     pub vars: Vars,
+    pub(crate) scanner: Scanner,
+    /// Its named statements.
+    names: Option<Box<Names>>,
+    pub(crate) unnamed: Unnamed,
+    /// Bytes that cannot be sent on yet.
+    stalled: Option<Box<Stalled>>,
+}
+
+/// Why bytes were kept.
+#[derive(Debug)]
+enum Stalled {
+    /// The beginning of a body that has to be seen to its end, or to the end of its names.
+    Partial(Vec<u8>),
+    /// Whole messages and more, which wait for an answer.
+    Held(Vec<u8>),
 }
 
 impl ClientSide {
     /// A client that has just logged in with these values.
     #[must_use]
     pub fn new(vars: Vars) -> Self {
-        Self { vars }
+        let scanner = Scanner::default();
+        Self { vars, scanner, names: None, unnamed: Unnamed::Nothing, stalled: None }
     }
 
     /// Whether it waits for an answer with bytes in hand, so that no more should be read from it.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        todo!()
+        matches!(self.stalled.as_deref(), Some(Stalled::Held(_)))
+    }
+
+    /// Whether no byte of a message has been taken from it that was not the message's last, a
+    /// header apart: that can be sent to one server as well as to another.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        !self.scanner.is_inside() && self.stalled.is_none()
     }
 
     /// How many prepared statements it has.
     #[must_use]
     pub fn prepared(&self) -> usize {
-        todo!()
+        self.names.as_ref().map_or(0, |names| names.len())
+    }
+
+    pub(crate) fn meaning(&self, name: &[u8], ledger: &Ledger) -> Meaning {
+        self.names.as_ref().map_or(Meaning::Nothing, |names| names.meaning(name, ledger))
+    }
+
+    /// Do something to the names. An empty map is not kept.
+    pub(crate) fn names<T>(&mut self, act: impl FnOnce(&mut Names) -> T) -> T {
+        let names = self.names.get_or_insert_default();
+        let done = act(names);
+        if names.is_empty() {
+            self.names = None;
+        }
+        done
+    }
+
+    /// Begin to keep, or keep more of, a message's body.
+    pub(crate) fn keep_partial(&mut self, body: &[u8]) {
+        if let Some(Stalled::Partial(kept)) = self.stalled.as_deref_mut() {
+            kept.extend_from_slice(body);
+        } else {
+            self.stalled = Some(Box::new(Stalled::Partial(body.to_vec())));
+        }
+    }
+
+    pub(crate) fn partial(&self) -> Option<&[u8]> {
+        match self.stalled.as_deref() {
+            Some(Stalled::Partial(kept)) => Some(kept),
+            _ => None,
+        }
+    }
+
+    /// The body as far as it was kept.
+    pub(crate) fn take_partial(&mut self) -> Vec<u8> {
+        match self.stalled.take().map(|kept| *kept) {
+            Some(Stalled::Partial(kept)) => kept,
+            other => {
+                self.stalled = other.map(Box::new);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Hold whole messages back. They are scanned anew when their time comes.
+    pub(crate) fn hold(&mut self, parts: [&[u8]; 3]) {
+        self.scanner = Scanner::default();
+        self.stalled = Some(Box::new(Stalled::Held(parts.concat())));
+    }
+
+    /// Hold more back, behind what is held already.
+    pub(crate) fn hold_more(&mut self, bytes: &[u8]) {
+        if let Some(Stalled::Held(held)) = self.stalled.as_deref_mut() {
+            held.extend_from_slice(bytes);
+        }
+    }
+
+    pub(crate) fn take_held(&mut self) -> Option<Vec<u8>> {
+        match self.stalled.take().map(|kept| *kept) {
+            Some(Stalled::Held(held)) => Some(held),
+            other => {
+                self.stalled = other.map(Box::new);
+                None
+            }
+        }
     }
 }

@@ -1,9 +1,14 @@
 //! What a client and a server say to each other, and what we make of it. Bytes in, bytes and
 //! verdicts out: no socket, clock or dice.
 
+mod cache;
 mod client;
 mod flow;
+mod inward;
+mod ledger;
 pub mod login;
+mod names;
+mod outward;
 mod relay;
 mod rules;
 mod server;

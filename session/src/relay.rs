@@ -1,5 +1,9 @@
 //! One client's use of one server: what each says is read, entered in the ledger and sent on.
 
+use wire::tag::client as tag;
+
+use crate::inward::Inward;
+use crate::outward::Outward;
 use crate::{ClientSide, Fault, Flow, Rules, ServerSide, Statements};
 
 /// What came of a client's bytes.
@@ -28,27 +32,57 @@ pub struct Heard {
 
 /// `bytes` of a linked client. Ask `ServerSide::is_free` after this as well as after `from_server`:
 /// a message may need no answer at all.
+///
+/// After a fault nothing more can be made of this client's bytes, and its server is not free.
 pub fn from_client(
-    _client: &mut ClientSide,
-    _server: &mut ServerSide,
-    _statements: &mut Statements,
-    _rules: &Rules,
-    _bytes: &[u8],
-    _flow: &mut Flow,
+    client: &mut ClientSide,
+    server: &mut ServerSide,
+    statements: &mut Statements,
+    rules: &Rules,
+    bytes: &[u8],
+    flow: &mut Flow,
 ) -> Result<Said, Fault> {
-    todo!()
+    flow.clear();
+    if client.is_held() {
+        client.hold_more(bytes);
+        return resume(client, server, statements, rules, flow);
+    }
+    Outward { client, server, statements, rules, flow, input: bytes, passes: true }.run()
 }
 
 /// `bytes` of a server, and the client it is linked to, if any.
 pub fn from_server(
-    _server: &mut ServerSide,
-    _client: Option<&mut ClientSide>,
-    _statements: &mut Statements,
-    _rules: &Rules,
-    _bytes: &[u8],
-    _flow: &mut Flow,
+    server: &mut ServerSide,
+    mut client: Option<&mut ClientSide>,
+    statements: &mut Statements,
+    rules: &Rules,
+    bytes: &[u8],
+    flow: &mut Flow,
 ) -> Result<Heard, Fault> {
-    todo!()
+    flow.clear();
+    let heard = Heard::default();
+    let mut inward = Inward { server, client: client.as_deref_mut(), rules, flow, heard };
+    inward.run(bytes)?;
+    let mut heard = inward.heard;
+    if let Some(client) = client
+        && client.is_held()
+        && !heard.left_open
+    {
+        heard.terminate = resume(client, server, statements, rules, flow)? == Said::Terminate;
+    }
+    Ok(heard)
+}
+
+/// Go on with what the client said before it had to wait, as far as it goes.
+fn resume(
+    client: &mut ClientSide,
+    server: &mut ServerSide,
+    statements: &mut Statements,
+    rules: &Rules,
+    flow: &mut Flow,
+) -> Result<Said, Fault> {
+    let Some(held) = client.take_held() else { return Ok(Said::More) };
+    Outward { client, server, statements, rules, flow, input: &held, passes: false }.run()
 }
 
 /// What the bytes of a client without a server ask for.
@@ -64,6 +98,27 @@ pub enum Unlinked {
 
 /// `bytes` of a client that has no server. What a server would only skip (the rest of a COPY that
 /// failed meanwhile, a Flush with nothing to flush) is dropped here.
-pub fn unlinked(_client: &mut ClientSide, _bytes: &[u8]) -> Result<Unlinked, Fault> {
-    todo!()
+pub fn unlinked(client: &mut ClientSide, bytes: &[u8]) -> Result<Unlinked, Fault> {
+    let mut rest = bytes;
+    loop {
+        let from = bytes.len() - rest.len();
+        let Some(header_tag) = client.scanner.pending().or_else(|| rest.first().copied()) else {
+            return Ok(Unlinked::Nothing);
+        };
+        match header_tag {
+            tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL | tag::FLUSH => {}
+            // A message that was begun already, or begins here for good.
+            _ if !client.is_between() || client.scanner.has_header(rest) => {
+                if header_tag == tag::TERMINATE {
+                    return Ok(Unlinked::Terminate);
+                }
+                return Ok(Unlinked::Server { from });
+            }
+            // The scanner keeps the first bytes of a header.
+            _ => {}
+        }
+        if client.scanner.next(&mut rest).map_err(Fault::Client)?.is_none() {
+            return Ok(Unlinked::Nothing);
+        }
+    }
 }

@@ -1,13 +1,40 @@
 //! What is remembered of a server. It goes where the server goes, also to another thread.
 
-use wire::Status;
+use std::sync::Arc;
 
+use wire::{Scanner, Status};
+
+use crate::cache::Cache;
+use crate::ledger::{Ledger, Trust, Undo, What, Whose};
+use crate::statements::Statement;
 use crate::{ClientSide, Vars};
 
 /// The server's side of a relay.
 #[derive(Debug)]
 pub struct ServerSide {
+    /// The tracked parameters as the server reported them.
     pub vars: Vars,
+    pub(crate) scanner: Scanner,
+    pub(crate) ledger: Ledger,
+    pub(crate) status: Status,
+    pub(crate) phase: Phase,
+    pub(crate) copy: Copying,
+    /// Whether it must never be given to anybody else.
+    pub(crate) spoilt: bool,
+    /// Syncs of which nobody knows whether they were read before a COPY failed, or after it.
+    pub(crate) doubtful: u32,
+    pub(crate) known: Cache,
+    pub(crate) unnamed: Unnamed,
+    /// The ledger's number of the entry that last changed `unnamed`.
+    pub(crate) unnamed_since: u64,
+    /// The body, as far as it came, of a message that must be seen whole.
+    pub(crate) partial: Vec<u8>,
+    /// Whether the rest of the current message is kept from the client.
+    pub(crate) hushed: bool,
+    /// Whether nobody was linked when the message began of which a part has come.
+    pub(crate) orphan: bool,
+    /// The error to the query of our own that is at the ledger's head.
+    pub(crate) own_error: Option<Box<[u8]>>,
 }
 
 /// Whose answer it is when we ask something ourselves.
@@ -23,69 +50,162 @@ pub enum Own {
     Connect,
 }
 
+/// Where the messages sent stand towards the Sync that ends their batch.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    Synced,
+    /// Extended messages were sent after the last Sync.
+    Unsynced,
+    /// One of them failed: the server discards everything until a Sync.
+    Skipping,
+}
+
+/// Whether the server is copying.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Copying {
+    No,
+    /// From the client, who has not sent the end. `eaten` Syncs were sent meanwhile, and owe nothing.
+    In {
+        eaten: u32,
+    },
+    /// From the client, who has sent the end.
+    InEnded {
+        eaten: u32,
+    },
+    /// Both ways. There is no telling when that is over.
+    Both,
+}
+
+/// An unnamed statement, as it will be if all that was sent goes well.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Unnamed {
+    #[default]
+    Nothing,
+    Is(Arc<Statement>),
+    /// Nobody looked while it was made.
+    Unknown,
+}
+
+impl Unnamed {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Nothing, Self::Nothing) | (Self::Unknown, Self::Unknown) => true,
+            (Self::Is(one), Self::Is(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        matches!(self, Self::Nothing)
+    }
+}
+
 impl ServerSide {
     /// A server that has just logged us in and reported these values.
     #[must_use]
     pub fn new(vars: Vars) -> Self {
-        Self { vars }
+        Self {
+            vars,
+            scanner: Scanner::default(),
+            ledger: Ledger::default(),
+            status: Status::Idle,
+            phase: Phase::Synced,
+            copy: Copying::No,
+            spoilt: false,
+            doubtful: 0,
+            known: Cache::default(),
+            unnamed: Unnamed::Nothing,
+            unnamed_since: 0,
+            partial: Vec::new(),
+            hushed: false,
+            orphan: false,
+            own_error: None,
+        }
     }
 
     /// Ask something ourselves: the query is appended to `out`, its answer is kept from clients and
-    /// reported in `Flow::owned`. Only for a server that is free.
-    pub fn own(&mut self, _kind: Own, _sql: &[u8], _out: &mut Vec<u8>) {
-        todo!()
+    /// reported in `Flow::owned`. Only for a server that is free; what the client says may follow
+    /// at once.
+    pub fn own(&mut self, kind: Own, sql: &[u8], out: &mut Vec<u8>) {
+        self.ledger.push(What::Own(kind), Whose::Ours, None);
+        // A simple query drops the unnamed statement, and nothing before it can make it skipped.
+        (self.unnamed, self.unnamed_since) = (Unnamed::Nothing, 0);
+        wire::write::client::query(out, sql);
     }
 
     /// Whether it can serve somebody else than `client`, to whom it is linked.
     #[must_use]
     pub fn is_free(&self, client: &ClientSide) -> bool {
-        self.is_done(client) && !self.is_spoilt()
+        self.is_done(client) && !self.spoilt
     }
 
     /// As `is_free`, but for a spoilt server as well: that is to be closed now, and the client can
     /// go on with another.
     #[must_use]
-    pub fn is_done(&self, _client: &ClientSide) -> bool {
-        todo!()
+    pub fn is_done(&self, client: &ClientSide) -> bool {
+        self.is_at_rest() && client.is_between()
     }
 
-    /// Whether it is free as far as itself goes, linked to nobody.
+    /// Whether it is done as far as itself goes, linked to nobody.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        todo!()
+        self.ledger.is_empty()
+            && self.status == Status::Idle
+            && self.phase == Phase::Synced
+            && self.copy == Copying::No
+            && self.scanner.is_between()
     }
 
     /// Whether something surprising happened, so that it must not be given to anybody else.
     #[must_use]
     pub fn is_spoilt(&self) -> bool {
-        todo!()
+        self.spoilt
     }
 
     /// Never give it to anybody else.
     pub fn spoil(&mut self) {
-        todo!()
+        self.spoilt = true;
     }
 
     #[must_use]
     pub fn in_transaction(&self) -> bool {
-        self.status() != Status::Idle
+        self.status != Status::Idle
     }
 
     /// As the last `ReadyForQuery` said.
     #[must_use]
     pub fn status(&self) -> Status {
-        todo!()
+        self.status
     }
 
     /// Whether it owes an answer.
     #[must_use]
     pub fn owes(&self) -> bool {
-        todo!()
+        !self.ledger.is_empty()
     }
 
     /// How many prepared statements it has.
     #[must_use]
     pub fn prepared(&self) -> usize {
-        todo!()
+        self.known.len()
+    }
+
+    /// The next entry makes this the unnamed statement, here and, if it is the client's own doing,
+    /// for the client.
+    pub(crate) fn set_unnamed(&mut self, client: Option<&mut ClientSide>, to: &Unnamed) {
+        let (at, server) = (self.ledger.next(), std::mem::replace(&mut self.unnamed, to.clone()));
+        let client = client.map(|client| std::mem::replace(&mut client.unnamed, to.clone()));
+        self.ledger.note(Undo::Unnamed { client, server });
+        self.unnamed_since = at;
+    }
+
+    /// Whether there is an unnamed statement, or was one before a change that may yet be skipped.
+    pub(crate) fn may_have_unnamed(&self) -> bool {
+        !matches!(self.unnamed, Unnamed::Nothing) || self.unnamed_since >= self.ledger.first()
+    }
+
+    /// Whether it is known which unnamed statement the next message will find.
+    pub(crate) fn trusts_unnamed(&self) -> bool {
+        self.ledger.trust(self.unnamed_since) == Trust::Sure
     }
 }

@@ -10,6 +10,8 @@ use hashbrown::HashTable;
 pub(crate) const PREFIX: &[u8] = b"PGBOUNCER_";
 /// A name that no statement ever has.
 pub(crate) const NOBODY: &[u8] = b"PGBOUNCER_0";
+/// The name of a statement that is there only so that no other can be given the name.
+pub(crate) const TAKEN: &[u8] = b"PGBOUNCER_00";
 
 /// A statement as it is known on servers.
 #[derive(Debug)]

@@ -80,6 +80,12 @@ impl Scanner {
         self.filled == 5 && body_len(self.header).is_ok_and(|len| self.body_left < len)
     }
 
+    /// Whether a header is whole, once these bytes have come.
+    #[must_use]
+    pub fn has_header(&self, bytes: &[u8]) -> bool {
+        usize::from(self.filled) + bytes.len() >= 5
+    }
+
     /// The tag of the message of which at least one byte, but not the whole, has come.
     #[must_use]
     pub fn pending(&self) -> Option<u8> {

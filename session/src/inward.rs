@@ -1,0 +1,512 @@
+//! From the server to the client.
+
+use std::mem;
+
+use wire::tag::server as tag;
+use wire::{CommandTag, ErrorFields, Malformed, ParameterStatus, Piece, Status, write};
+
+use crate::client::ClientSide;
+use crate::flow::{Flow, Owned};
+use crate::ledger::{Entry, Undo, What, Whose};
+use crate::outward::answer;
+use crate::relay::Heard;
+use crate::rules::{Fault, Mode, Rules};
+use crate::server::{Copying, Own, Phase, ServerSide, Unnamed};
+use crate::statements::PREFIX;
+
+/// Messages that are looked into are collected, and no server has this much to say in one.
+const LOOKED_INTO_MAX: u32 = 16 << 20;
+
+/// One server's bytes on their way in.
+pub(crate) struct Inward<'a> {
+    pub(crate) server: &'a mut ServerSide,
+    pub(crate) client: Option<&'a mut ClientSide>,
+    pub(crate) rules: &'a Rules,
+    pub(crate) flow: &'a mut Flow,
+    pub(crate) heard: Heard,
+}
+
+/// A message that is here from its tag to its end.
+#[derive(Clone, Copy)]
+struct Message<'a> {
+    tag: u8,
+    header: [u8; 5],
+    body: &'a [u8],
+    /// Where in the input it lies; `None` if it was collected.
+    at: Option<(usize, usize)>,
+}
+
+impl Inward<'_> {
+    /// All of `input`, unless the heard forbids to go on.
+    pub(crate) fn run(&mut self, input: &[u8]) -> Result<(), Fault> {
+        let mut rest = input;
+        let mut begins = self.server.scanner.is_between();
+        while let Some(piece) = self.server.scanner.next(&mut rest).map_err(Fault::Server)? {
+            let end = input.len() - rest.len();
+            begins |= piece.ends;
+            match piece.tag {
+                tag::READY_FOR_QUERY
+                | tag::ERROR
+                | tag::COMMAND_COMPLETE
+                | tag::PARAMETER_STATUS => self.looked_into(&piece, end)?,
+                _ => self.streamed(&piece, end)?,
+            }
+            if self.heard.left_open {
+                break;
+            }
+        }
+        if begins {
+            self.server.orphan = self.client.is_none();
+        }
+        Ok(())
+    }
+
+    /// A piece of a message of which only the tag matters.
+    #[inline]
+    fn streamed(&mut self, piece: &Piece<'_>, end: usize) -> Result<(), Fault> {
+        if piece.first {
+            // A client linked after the first byte of the header was not the one spoken to.
+            let orphan = mem::take(&mut self.server.orphan) && piece.head < 5;
+            self.server.hushed = !self.is_for_client(piece.tag)? || orphan;
+        }
+        if !self.server.hushed {
+            self.pass_piece(piece, end);
+        }
+        if piece.ends {
+            self.answered(piece.tag);
+        }
+        Ok(())
+    }
+
+    /// Whether the client hears this message, which the server now begins to say.
+    #[inline]
+    fn is_for_client(&mut self, tag: u8) -> Result<bool, Fault> {
+        let linked = self.client.is_some();
+        let Some(head) = self.server.ledger.head() else {
+            return match tag {
+                tag::NOTICE | tag::NOTIFICATION => Ok(linked),
+                tag => Err(Fault::Unexpected { tag }),
+            };
+        };
+        let ours = head.whose == Whose::Ours;
+        match tag {
+            tag::NOTIFICATION => return Ok(linked),
+            // What a statement of our own gives notice of is nothing to the client.
+            tag::NOTICE => return Ok(linked && !ours),
+            _ => {}
+        }
+        if !is_answer(tag, head.what) {
+            return Err(Fault::Unexpected { tag });
+        }
+        if !linked && !ours {
+            // Its client is gone, and so should it be.
+            self.server.spoilt = true;
+        }
+        Ok(linked && !ours)
+    }
+
+    /// A message has ended. Pop what it was the last answer to.
+    #[inline]
+    fn answered(&mut self, tag: u8) {
+        let Some(what) = self.server.ledger.head().map(|head| head.what) else { return };
+        match (tag, what) {
+            (tag::PARSE_COMPLETE | tag::BIND_COMPLETE | tag::CLOSE_COMPLETE, _)
+            | (tag::ROW_DESCRIPTION | tag::NO_DATA, What::Describe)
+            | (tag::PORTAL_SUSPENDED | tag::EMPTY_QUERY, What::Execute) => self.pop(),
+            (tag::COPY_IN, _) => self.copy_in(what),
+            (tag::COPY_BOTH, _) => {
+                self.server.copy = Copying::Both;
+                self.server.spoilt = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// A piece of a message that must be seen whole.
+    fn looked_into(&mut self, piece: &Piece<'_>, end: usize) -> Result<(), Fault> {
+        let (tag, header, body) = (piece.tag, piece.header(), piece.body);
+        if piece.is_whole() {
+            let at = Some((end - body.len() - 5, end));
+            return self.message(&Message { tag, header, body, at });
+        }
+        if piece.len > LOOKED_INTO_MAX {
+            return Err(Fault::Server(Malformed::Length { tag, len: piece.len }));
+        }
+        self.server.partial.extend_from_slice(body);
+        if !piece.ends {
+            return Ok(());
+        }
+        let body = mem::take(&mut self.server.partial);
+        self.message(&Message { tag, header, body: &body, at: None })
+    }
+
+    fn message(&mut self, message: &Message<'_>) -> Result<(), Fault> {
+        match message.tag {
+            tag::READY_FOR_QUERY => self.ready(message),
+            tag::ERROR => {
+                self.error(message);
+                Ok(())
+            }
+            tag::COMMAND_COMPLETE => self.complete(message),
+            _ => self.parameter(message),
+        }
+    }
+
+    fn ready(&mut self, message: &Message<'_>) -> Result<(), Fault> {
+        let status = Status::read(message.body).map_err(Fault::Server)?;
+        let what = self.server.ledger.head().map(|head| head.what);
+        let own = match what {
+            Some(What::Own(own)) => Some(own),
+            Some(What::Query | What::FunctionCall | What::Sync) => None,
+            _ if self.server.doubtful > 0 => {
+                // The Sync we thought the COPY had eaten.
+                self.server.doubtful -= 1;
+                self.server.status = status;
+                self.pass(message);
+                return Ok(());
+            }
+            _ => return Err(Fault::Unexpected { tag: tag::READY_FOR_QUERY }),
+        };
+        self.server.status = status;
+        if self.server.copy != Copying::Both {
+            self.server.copy = Copying::No;
+        }
+        if let Some(own) = own {
+            self.owned(own);
+        } else {
+            self.flow.counted.queries += 1;
+            self.flow.counted.transactions += u64::from(status == Status::Idle);
+            if self.rules.mode == Mode::Statement && status != Status::Idle {
+                self.heard.left_open = true;
+                return Ok(());
+            }
+            self.pass(message);
+        }
+        self.pop();
+        Ok(())
+    }
+
+    fn owned(&mut self, kind: Own) {
+        let error = self.server.own_error.take();
+        if kind == Own::Set
+            && error.is_none()
+            && let Some(client) = &mut self.client
+        {
+            client.vars.adopt(&self.server.vars);
+        }
+        self.flow.owned.push(Owned { kind, error });
+    }
+
+    fn complete(&mut self, message: &Message<'_>) -> Result<(), Fault> {
+        let seen = self.is_for_client(message.tag)?;
+        if seen {
+            self.pass(message);
+        }
+        let Some(what) = self.server.ledger.head().map(|head| head.what) else { return Ok(()) };
+        if matches!(
+            CommandTag::read(message.body),
+            Ok(CommandTag { text: b"DEALLOCATE ALL" | b"DISCARD ALL" })
+        ) {
+            self.deallocate_all(seen);
+        }
+        if self.server.copy != Copying::Both {
+            self.server.copy = Copying::No;
+        }
+        if what == What::Execute {
+            self.pop();
+        }
+        Ok(())
+    }
+
+    /// The head did away with all named statements. What was sent after it makes new ones.
+    fn deallocate_all(&mut self, by_client: bool) {
+        let at = self.server.ledger.first();
+        self.server.known.clear(at);
+        if by_client && let Some(client) = &mut self.client {
+            client.names(|names| names.clear(at));
+        }
+        for undo in self.server.ledger.notes() {
+            match undo {
+                Undo::Name { before, .. }
+                    if by_client && before.as_ref().is_some_and(|name| name.since < at) =>
+                {
+                    *before = None;
+                }
+                Undo::Known { before, .. }
+                    if before.as_ref().is_some_and(|known| known.is_before(at)) =>
+                {
+                    *before = None;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A setting changed, perhaps long after and perhaps by nobody's query.
+    fn parameter(&mut self, message: &Message<'_>) -> Result<(), Fault> {
+        let status = ParameterStatus::read(message.body).map_err(Fault::Server)?;
+        self.server.vars.set(status.name, status.value);
+        if let Some(Entry { whose: Whose::Ours, what: What::Own(_), .. }) =
+            self.server.ledger.head()
+        {
+            return Ok(());
+        }
+        if let Some(client) = &mut self.client {
+            client.vars.set(status.name, status.value);
+        }
+        self.pass(message);
+        Ok(())
+    }
+
+    fn error(&mut self, message: &Message<'_>) {
+        let fields = ErrorFields::new(message.body);
+        if matches!(fields.severity(), b"FATAL" | b"PANIC") {
+            self.heard.fatal = true;
+        }
+        let Some(head) = self.server.ledger.head() else {
+            // A server without a request to refuse says this only when it is about to go.
+            self.heard.fatal = true;
+            self.server.spoilt = true;
+            self.pass(message);
+            return;
+        };
+        let what = head.what;
+        if let What::Own(kind) = what {
+            self.server.own_error.get_or_insert_with(|| message.body.into());
+            if self.heard.fatal {
+                self.owned(kind);
+            }
+            return;
+        }
+        let name = head.name.clone();
+        self.copy_failed();
+        if what.is_extended() {
+            self.skip(what);
+        }
+        let code = fields.code();
+        match name {
+            Some(name) => self.name_error(message.body, &name, code),
+            None => self.pass(message),
+        }
+    }
+
+    /// The head is an extended message and failed: the server skips to the next Sync.
+    fn skip(&mut self, what: What) {
+        let skipped = self.server.ledger.skip();
+        for (at, undo) in skipped.notes {
+            match undo {
+                Undo::Name { name, before } => {
+                    if let Some(client) = &mut self.client {
+                        client.names(|names| names.restore(&name, before, skipped.failed));
+                    }
+                }
+                Undo::Known { id, before } => {
+                    self.server.known.restore(id, before, skipped.failed);
+                }
+                // A Parse drops the old unnamed statement before it can fail at the new one.
+                Undo::Unnamed { client, .. } if at == skipped.failed && what == What::Parse => {
+                    let client = client.map(|_| Unnamed::Nothing);
+                    self.restore_unnamed(client, Unnamed::Nothing);
+                }
+                Undo::Unnamed { client, server } => self.restore_unnamed(client, server),
+            }
+        }
+        if !skipped.to_sync {
+            self.server.phase = Phase::Skipping;
+        }
+    }
+
+    /// Put back unnamed statements: as they are now, or as they were before a later batch, not yet
+    /// answered, changed them again.
+    fn restore_unnamed(&mut self, client: Option<Unnamed>, server: Unnamed) {
+        let (mut client, mut server) = (client, Some(server));
+        for undo in self.server.ledger.notes() {
+            if let Undo::Unnamed { client: clients, server: servers } = undo {
+                if let Some(value) = server.take() {
+                    *servers = value;
+                }
+                if let (Some(place), true) = (clients, client.is_some()) {
+                    *place = client.take().unwrap_or_default();
+                }
+            }
+        }
+        if let Some(value) = server {
+            (self.server.unnamed, self.server.unnamed_since) = (value, 0);
+        }
+        if let (Some(value), Some(client)) = (client, &mut self.client) {
+            client.unnamed = value;
+        }
+    }
+
+    /// An error that may be about a statement's name. The client is told the name it gave, not ours.
+    fn name_error(&mut self, body: &[u8], name: &[u8], code: &[u8]) {
+        let mut id = None;
+        let mut renamed = Vec::new();
+        write::message(&mut renamed, tag::ERROR, |out| {
+            for (kind, value) in ErrorFields::new(body) {
+                out.push(kind);
+                match split_name(value) {
+                    Some((before, ours, after)) if kind == b'M' => {
+                        id = Some(ours);
+                        out.extend([before, name, after].into_iter().flatten());
+                    }
+                    _ => out.extend_from_slice(value),
+                }
+                out.push(0);
+            }
+            out.push(0);
+        });
+        if self.client.is_some() {
+            self.flow.to_client.say(|out| out.append(&mut renamed));
+        }
+        match (code, id.filter(|id| *id > 0)) {
+            // It has a statement that we do not know of.
+            (b"42P05", Some(_)) => self.server.spoilt = true,
+            // It lost one: some SQL deallocated it.
+            (b"26000", Some(id)) => self.server.known.remove(id),
+            _ => {}
+        }
+    }
+
+    fn copy_in(&mut self, what: What) {
+        let seen = self.server.ledger.copy_in();
+        let eaten = seen.eaten;
+        self.server.spoilt |= seen.illegal;
+        self.server.copy =
+            if seen.ended { Copying::InEnded { eaten } } else { Copying::In { eaten } };
+        if eaten > 0 && !seen.synced && what == What::Execute {
+            self.server.phase = Phase::Unsynced;
+        }
+    }
+
+    /// An error ends a COPY. Whether the Syncs that came before it were read by the COPY or will
+    /// be read after it, nobody can tell.
+    fn copy_failed(&mut self) {
+        match self.server.copy {
+            Copying::In { eaten } | Copying::InEnded { eaten } => {
+                self.server.copy = Copying::No;
+                self.server.doubtful = self.server.doubtful.saturating_add(eaten);
+                self.server.spoilt |= eaten > 0;
+            }
+            Copying::No | Copying::Both => {}
+        }
+    }
+
+    /// The head is answered. So are those right behind it that only waited for their turn.
+    #[inline]
+    fn pop(&mut self) {
+        self.server.ledger.pop();
+        while let Some(entry) = self.server.ledger.pop_unsent() {
+            if self.client.is_some() {
+                self.flow.to_client.say(|out| answer(entry.what, out));
+            }
+        }
+        if self.server.ledger.has_settled() {
+            self.settle();
+        }
+    }
+
+    /// What was noted ahead has come true.
+    #[cold]
+    fn settle(&mut self) {
+        while let Some((at, undo)) = self.server.ledger.settled() {
+            match undo {
+                Undo::Name { name, .. } => {
+                    if let Some(client) = &mut self.client {
+                        client.names(|names| names.settle(&name, at));
+                    }
+                }
+                Undo::Known { id, .. } => self.server.known.settle(id, at),
+                Undo::Unnamed { .. } => {}
+            }
+        }
+    }
+
+    fn pass(&mut self, message: &Message<'_>) {
+        if self.client.is_none() {
+            return;
+        }
+        match message.at {
+            Some((start, end)) => self.flow.to_client.pass(start..end),
+            None => self.flow.to_client.say(|out| {
+                out.extend_from_slice(&message.header);
+                out.extend_from_slice(message.body);
+            }),
+        }
+    }
+
+    #[inline]
+    fn pass_piece(&mut self, piece: &Piece<'_>, end: usize) {
+        let body = end - piece.body.len()..end;
+        if !piece.first {
+            self.flow.to_client.pass(body);
+        } else if piece.head == 5 {
+            self.flow.to_client.pass(body.start - 5..end);
+        } else {
+            self.flow.to_client.say(|out| out.extend_from_slice(&piece.header()));
+            self.flow.to_client.pass(body);
+        }
+    }
+}
+
+/// Whether a message can be part of the answer to this.
+#[inline]
+fn is_answer(tag: u8, to: What) -> bool {
+    match to {
+        What::Query => {
+            matches!(
+                tag,
+                tag::DATA_ROW
+                    | tag::ROW_DESCRIPTION
+                    | tag::COMMAND_COMPLETE
+                    | tag::EMPTY_QUERY
+                    | tag::COPY_DATA
+                    | tag::COPY_DONE
+                    | tag::COPY_IN
+                    | tag::COPY_OUT
+                    | tag::COPY_BOTH
+            )
+        }
+        What::Own(_) => {
+            is_answer(tag, What::Query) && !matches!(tag, tag::COPY_IN | tag::COPY_BOTH)
+        }
+        What::Execute => {
+            tag == tag::PORTAL_SUSPENDED
+                || (is_answer(tag, What::Query) && tag != tag::ROW_DESCRIPTION)
+        }
+        What::Describe => {
+            matches!(tag, tag::PARAMETER_DESCRIPTION | tag::ROW_DESCRIPTION | tag::NO_DATA)
+        }
+        What::Parse => tag == tag::PARSE_COMPLETE,
+        What::Bind => tag == tag::BIND_COMPLETE,
+        What::Close => tag == tag::CLOSE_COMPLETE,
+        What::FunctionCall => tag == tag::FUNCTION_RESULT,
+        What::Sync | What::CopyEnd | What::Gone | What::ParseFaked | What::CloseFaked => false,
+    }
+}
+
+/// Find one of our names in a text: what is before it, its number, what is after it.
+fn split_name(text: &[u8]) -> Option<(&[u8], u64, &[u8])> {
+    let start = text.windows(PREFIX.len()).position(|window| window == PREFIX)?;
+    let (before, rest) = text.split_at_checked(start)?;
+    let rest = rest.get(PREFIX.len()..)?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, after) = rest.split_at_checked(digits)?;
+    Some((before, str::from_utf8(number).ok()?.parse().ok()?, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_name_is_found_in_a_message() {
+        let text = "l'instruction « PGBOUNCER_17 » n'existe pas".as_bytes();
+        let (before, id, after) = split_name(text).expect("it is there");
+        assert_eq!(
+            (before, id, after),
+            ("l'instruction « ".as_bytes(), 17, " » n'existe pas".as_bytes())
+        );
+        assert_eq!(split_name(b"no PGBOUNCER_ here"), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! A client's names for its prepared statements.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::ledger::{Ledger, Trust};
+use crate::statements::Statement;
+
+/// The names as they will be if all that was sent goes well.
+#[derive(Debug, Default)]
+pub(crate) struct Names(BTreeMap<Arc<[u8]>, Name>);
+
+/// What a name means.
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
+    /// `None`: it is being closed.
+    pub(crate) statement: Option<Arc<Statement>>,
+    /// The ledger's number of the entry that made it so; 0 once that is answered, for numbers mean
+    /// nothing on the client's next server.
+    pub(crate) since: u64,
+}
+
+/// What a name stands for now.
+#[derive(Debug)]
+pub(crate) enum Meaning {
+    Nothing,
+    /// The statement, and the name as the map holds it.
+    Statement(Arc<Statement>, Arc<[u8]>),
+    /// That depends on an answer still to come.
+    Open,
+}
+
+impl Names {
+    pub(crate) fn meaning(&self, name: &[u8], ledger: &Ledger) -> Meaning {
+        let Some((key, found)) = self.0.get_key_value(name) else { return Meaning::Nothing };
+        match &found.statement {
+            _ if ledger.may_wipe() || ledger.trust(found.since) == Trust::Open => Meaning::Open,
+            Some(statement) => Meaning::Statement(Arc::clone(statement), Arc::clone(key)),
+            None => Meaning::Nothing,
+        }
+    }
+
+    /// Give a name this meaning. What it meant before is returned.
+    pub(crate) fn put(&mut self, name: &Arc<[u8]>, meaning: Option<Name>) -> Option<Name> {
+        match meaning {
+            Some(meaning) => self.0.insert(Arc::clone(name), meaning),
+            None => self.0.remove(name),
+        }
+    }
+
+    /// Put back what a name meant before it was skipped. All below `failed` is answered.
+    pub(crate) fn restore(&mut self, name: &Arc<[u8]>, before: Option<Name>, failed: u64) {
+        let before = before.map(|name| match name.since {
+            since if since < failed => Name { since: 0, ..name },
+            _ => name,
+        });
+        self.put(name, before.filter(|name| name.statement.is_some() || name.since > 0));
+    }
+
+    /// The entry that gave `name` its meaning was answered.
+    pub(crate) fn settle(&mut self, name: &Arc<[u8]>, at: u64) {
+        let Some(found) = self.0.get_mut(name).filter(|found| found.since == at) else { return };
+        found.since = 0;
+        if found.statement.is_none() {
+            self.0.remove(name);
+        }
+    }
+
+    /// All names are gone that were given before entry `at`.
+    pub(crate) fn clear(&mut self, at: u64) {
+        self.0.retain(|_, name| name.since > at);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.values().filter(|name| name.statement.is_some()).count()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

@@ -1,0 +1,610 @@
+//! From the client to the server.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use wire::tag::client as tag;
+use wire::{BindNames, Named, Namespace, Parse, Piece, write};
+
+use crate::cache::Standing;
+use crate::client::ClientSide;
+use crate::flow::Flow;
+use crate::ledger::{Undo, What, Whose, Wipe};
+use crate::names::{Meaning, Name};
+use crate::relay::Said;
+use crate::rules::{Fault, Rules};
+use crate::server::{Copying, Phase, ServerSide, Unnamed};
+use crate::statements::{NOBODY, PREFIX, Statement, Statements, TAKEN};
+
+/// Names longer than this are not looked for: no statement was ever given one.
+const NAMES_MAX: usize = 1 << 20;
+
+/// One client's bytes on their way out.
+pub(crate) struct Outward<'a> {
+    pub(crate) client: &'a mut ClientSide,
+    pub(crate) server: &'a mut ServerSide,
+    pub(crate) statements: &'a mut Statements,
+    pub(crate) rules: &'a Rules,
+    pub(crate) flow: &'a mut Flow,
+    pub(crate) input: &'a [u8],
+    /// Whether `input` is what the caller knows as the input, so that ranges of it can be passed.
+    pub(crate) passes: bool,
+}
+
+/// What is in hand of a message that is looked into: always its beginning.
+#[derive(Clone, Copy)]
+struct Message<'a> {
+    tag: u8,
+    /// Bytes in the whole body.
+    len: u32,
+    header: [u8; 5],
+    /// The body as far as it is here.
+    body: &'a [u8],
+    place: Place,
+}
+
+/// Where a message in hand lies.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In the input, ending here.
+    Input { end: usize, with_header: bool },
+    /// Elsewhere: it was collected.
+    Kept { end: usize },
+}
+
+/// Whether the next message can be read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Next {
+    On,
+    /// This message depends on an answer still to come.
+    Hold,
+    Terminate,
+}
+
+impl Outward<'_> {
+    pub(crate) fn run(&mut self) -> Result<Said, Fault> {
+        let mut rest = self.input;
+        while let Some(piece) = self.client.scanner.next(&mut rest).map_err(Fault::Client)? {
+            let end = self.input.len() - rest.len();
+            match self.piece(&piece, end)? {
+                Next::On => {}
+                Next::Hold => return Ok(Said::Held),
+                Next::Terminate => return Ok(Said::Terminate),
+            }
+        }
+        Ok(Said::More)
+    }
+
+    /// One piece of a message, which ends at `end` of the input.
+    ///
+    /// What a message owes is entered when its first piece goes out: no answer comes before its
+    /// last, and an error meanwhile drops the entry just as the server will drop the message.
+    fn piece(&mut self, piece: &Piece<'_>, end: usize) -> Result<Next, Fault> {
+        if piece.first && piece.len.saturating_add(5) > self.rules.packet_max {
+            return Err(Fault::TooLong { tag: piece.tag });
+        }
+        match piece.tag {
+            tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE => {
+                return self.extended(piece, end);
+            }
+            tag::TERMINATE => {
+                return Ok(if piece.ends { Next::Terminate } else { Next::On });
+            }
+            _ if piece.first => self.enter(piece)?,
+            _ => {}
+        }
+        self.pass_piece(piece, end);
+        Ok(Next::On)
+    }
+
+    /// Enter a message that is never rewritten.
+    fn enter(&mut self, piece: &Piece<'_>) -> Result<(), Fault> {
+        match piece.tag {
+            tag::QUERY if !self.rules.pqexec => return Err(Fault::PqexecDisallowed),
+            tag::QUERY | tag::FUNCTION_CALL | tag::EXECUTE | tag::SYNC => {}
+            tag::COPY_DATA | tag::FLUSH => return Ok(()),
+            tag::COPY_DONE | tag::COPY_FAIL => {
+                self.copy_end();
+                return Ok(());
+            }
+            tag => return Err(Fault::UnknownMessage { tag }),
+        }
+        if piece.tag == tag::SYNC {
+            self.sync();
+        } else if self.server.phase != Phase::Skipping {
+            match piece.tag {
+                tag::QUERY => self.query(piece),
+                tag::EXECUTE => self.owe(What::Execute, None),
+                _ => self.simple(What::FunctionCall),
+            }
+        }
+        Ok(())
+    }
+
+    fn query(&mut self, piece: &Piece<'_>) {
+        if piece.is_whole() && piece.body.last() != Some(&0) {
+            // The server refuses it before it comes to dropping the unnamed statement.
+            self.server.spoilt = true;
+        }
+        if !self.client.unnamed.is_nothing() || self.server.may_have_unnamed() {
+            self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Nothing);
+        }
+        if wipes(piece.body) {
+            self.server.ledger.wipe(Wipe::Next);
+        }
+        self.simple(What::Query);
+    }
+
+    /// A message that brings a `ReadyForQuery` of its own, and so ends what a batch has begun.
+    fn simple(&mut self, what: What) {
+        if matches!(self.server.copy, Copying::In { .. }) {
+            self.server.spoilt = true;
+        }
+        self.server.phase = Phase::Synced;
+        self.server.ledger.push(what, Whose::Clients, None);
+    }
+
+    fn sync(&mut self) {
+        if let Copying::In { eaten } = &mut self.server.copy {
+            // The copying server reads and ignores it; its batch goes on.
+            *eaten = eaten.saturating_add(1);
+            return;
+        }
+        self.server.phase = Phase::Synced;
+        self.server.ledger.push(What::Sync, Whose::Clients, None);
+    }
+
+    fn copy_end(&mut self) {
+        let server = &mut *self.server;
+        match server.copy {
+            Copying::In { eaten } => server.copy = Copying::InEnded { eaten },
+            // The COPY it ends may not have begun yet. With nothing owed there is none to come.
+            Copying::No | Copying::InEnded { .. } if !server.ledger.is_empty() => {
+                server.ledger.push(What::CopyEnd, Whose::Clients, None);
+            }
+            _ => {}
+        }
+    }
+
+    /// Enter an extended message of the client's.
+    fn owe(&mut self, what: What, name: Option<Arc<[u8]>>) {
+        if matches!(self.server.copy, Copying::In { .. }) {
+            self.server.spoilt = true;
+        }
+        self.server.phase = Phase::Unsynced;
+        self.server.ledger.push(what, Whose::Clients, name);
+    }
+
+    /// A piece of a message that may have to be rewritten.
+    fn extended(&mut self, piece: &Piece<'_>, end: usize) -> Result<Next, Fault> {
+        let header = piece.header();
+        let (tag, len) = (piece.tag, piece.len);
+        if piece.first {
+            let place = Place::Input { end, with_header: piece.head == 5 };
+            let message = Message { tag, len, header, body: piece.body, place };
+            if piece.ends || self.is_enough(tag, piece.body) {
+                return self.message(&message);
+            }
+            self.client.keep_partial(piece.body);
+            return Ok(Next::On);
+        }
+        if self.client.partial().is_none() {
+            self.pass_piece(piece, end);
+            return Ok(Next::On);
+        }
+        self.client.keep_partial(piece.body);
+        if piece.ends || self.client.partial().is_some_and(|body| self.is_enough(tag, body)) {
+            let kept = self.client.take_partial();
+            let message = Message { tag, len, header, body: &kept, place: Place::Kept { end } };
+            return self.message(&message);
+        }
+        Ok(Next::On)
+    }
+
+    /// Whether this beginning of a body is all that has to be seen of it.
+    fn is_enough(&self, tag: u8, body: &[u8]) -> bool {
+        !self.rules.rewrites()
+            || self.server.phase == Phase::Skipping
+            || (tag != tag::PARSE && body.len() > NAMES_MAX)
+            || (tag == tag::BIND && BindNames::find(body).is_some())
+    }
+
+    fn message(&mut self, message: &Message<'_>) -> Result<Next, Fault> {
+        if self.server.phase == Phase::Skipping {
+            self.pass(message);
+            return Ok(Next::On);
+        }
+        let what = match message.tag {
+            tag::PARSE => What::Parse,
+            tag::BIND => What::Bind,
+            tag::DESCRIBE => What::Describe,
+            _ => What::Close,
+        };
+        if !self.rules.rewrites() {
+            if matches!(what, What::Parse | What::Close) {
+                self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Unknown);
+            }
+            self.pass_as(message, what);
+            return Ok(Next::On);
+        }
+        let next = match what {
+            What::Parse => self.parse(message),
+            What::Bind => self.bind(message)?,
+            _ => self.named(message, what),
+        };
+        if next == Next::Hold {
+            let (Place::Input { end, .. } | Place::Kept { end }) = message.place;
+            let rest = self.input.get(end..).unwrap_or_default();
+            self.client.hold([&message.header, message.body, rest]);
+        }
+        Ok(next)
+    }
+
+    fn parse(&mut self, message: &Message<'_>) -> Next {
+        let Ok(parse) = Parse::read(message.body) else {
+            // The server finds it broken too, and says so.
+            self.pass_as(message, What::Parse);
+            return Next::On;
+        };
+        let statement = self.statements.intern(parse.query, parse.types.as_bytes());
+        if wipes(parse.query) {
+            self.server.ledger.wipe(Wipe::InBatch);
+        }
+        if parse.name.is_empty() {
+            self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Is(statement));
+            self.pass_as(message, What::Parse);
+            return Next::On;
+        }
+        match self.client.meaning(parse.name, &self.server.ledger) {
+            Meaning::Open => Next::Hold,
+            Meaning::Nothing => self.parse_new(&parse, &statement),
+            Meaning::Statement(_, name) => {
+                self.parse_again(&parse, name);
+                Next::On
+            }
+        }
+    }
+
+    /// A Parse under a name that is free.
+    fn parse_new(&mut self, parse: &Parse<'_>, statement: &Arc<Statement>) -> Next {
+        let standing = self.server.known.standing(statement.id, &self.server.ledger);
+        // A Parse is only certain to succeed if the same text did, and if nothing stands between
+        // that could have failed the transaction or dropped the statement.
+        let certain = self.server.ledger.is_quiet() && self.server.status != wire::Status::Failed;
+        let name: Arc<[u8]> = parse.name.into();
+        match standing {
+            Standing::Open => return Next::Hold,
+            Standing::Prepared if certain => {
+                self.flow.counted.client_parses += 1;
+                self.fake(What::ParseFaked, &name, Some(statement));
+                return Next::On;
+            }
+            Standing::Prepared => self.inject_close(statement),
+            Standing::Absent => self.make_room(statement),
+        }
+        self.flow.counted.client_parses += 1;
+        self.flow.counted.server_parses += 1;
+        self.give_name(&name, Some(statement));
+        self.learn(statement);
+        self.owe(What::Parse, Some(name));
+        let types = parse.types.as_bytes();
+        self.say(|out| write::client::parse(out, &statement.name, parse.query, types));
+        Next::On
+    }
+
+    /// A Parse under a name that is taken. PostgreSQL is to say so itself: whatever else is wrong
+    /// with the statement it says first, and the error does to the transaction what errors do.
+    fn parse_again(&mut self, parse: &Parse<'_>, name: Arc<[u8]>) {
+        self.flow.counted.client_parses += 1;
+        self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, TAKEN));
+        // The one kind of statement that can be prepared in a failed transaction as well.
+        self.inject(What::Parse, |out| write::client::parse(out, TAKEN, b"ROLLBACK", b""));
+        self.owe(What::Parse, Some(name));
+        let types = parse.types.as_bytes();
+        self.say(|out| write::client::parse(out, TAKEN, parse.query, types));
+    }
+
+    fn bind(&mut self, message: &Message<'_>) -> Result<Next, Fault> {
+        let Some(names) = BindNames::find(message.body) else {
+            self.pass_as(message, What::Bind);
+            return Ok(Next::On);
+        };
+        let (statement, name) = match self.look_up(names.statement) {
+            Found::Hold => return Ok(Next::Hold),
+            Found::AsItIs => {
+                self.pass_as(message, What::Bind);
+                return Ok(Next::On);
+            }
+            Found::Nobody(name) => (None, name),
+            Found::Statement(statement, name) => (Some(statement), name),
+        };
+        let server_name = statement.as_ref().map_or(NOBODY, |statement| &statement.name);
+        let len = renamed(message, names.statement, server_name)?;
+        self.flow.counted.binds += 1;
+        if let Some(statement) = &statement {
+            self.touch(statement);
+        }
+        self.owe(What::Bind, Some(name));
+        self.say(|out| {
+            out.push(tag::BIND);
+            out.extend_from_slice(&len);
+            for name in [names.portal, server_name] {
+                out.extend_from_slice(name);
+                out.push(0);
+            }
+        });
+        self.pass_body(message, names.rest);
+        Ok(Next::On)
+    }
+
+    /// Describe or Close.
+    fn named(&mut self, message: &Message<'_>, what: What) -> Next {
+        let Ok(Named { kind: Namespace::Statement, name }) = Named::read(message.tag, message.body)
+        else {
+            self.pass_as(message, what);
+            return Next::On;
+        };
+        if what == What::Close {
+            return self.close(message, name);
+        }
+        match self.look_up(name) {
+            Found::Hold => return Next::Hold,
+            Found::AsItIs => self.pass_as(message, what),
+            Found::Nobody(name) => self.describe(NOBODY, name),
+            Found::Statement(statement, name) => {
+                self.touch(&statement);
+                self.describe(&statement.name, name);
+            }
+        }
+        Next::On
+    }
+
+    fn describe(&mut self, server_name: &[u8], name: Arc<[u8]>) {
+        self.owe(What::Describe, Some(name));
+        self.say(|out| write::client::describe(out, Namespace::Statement, server_name));
+    }
+
+    fn close(&mut self, message: &Message<'_>, name: &[u8]) -> Next {
+        if name.is_empty() {
+            self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Nothing);
+            self.pass_as(message, What::Close);
+            return Next::On;
+        }
+        match self.client.meaning(name, &self.server.ledger) {
+            Meaning::Open => return Next::Hold,
+            // The statement stays on the server, for others and for next time.
+            Meaning::Statement(_, name) => self.fake(What::CloseFaked, &name, None),
+            // One of ours, which is not this client's to close.
+            Meaning::Nothing if name.starts_with(PREFIX) => {
+                self.fake(What::CloseFaked, &name.into(), None);
+            }
+            // Perhaps it was made by an SQL PREPARE.
+            Meaning::Nothing => self.pass_as(message, What::Close),
+        }
+        Next::On
+    }
+
+    /// Which statement a Bind or Describe is about. The server has it by then.
+    fn look_up(&mut self, name: &[u8]) -> Found {
+        if name.is_empty() {
+            return if self.have_unnamed() { Found::AsItIs } else { Found::Hold };
+        }
+        match self.client.meaning(name, &self.server.ledger) {
+            Meaning::Open => Found::Hold,
+            Meaning::Statement(statement, name) => {
+                if self.have(&statement) {
+                    Found::Statement(statement, name)
+                } else {
+                    Found::Hold
+                }
+            }
+            // PostgreSQL says itself that there is no such statement, but for one of ours there is.
+            Meaning::Nothing if name.starts_with(PREFIX) => Found::Nobody(name.into()),
+            Meaning::Nothing => Found::AsItIs,
+        }
+    }
+
+    /// See to it that the server has this statement. `false`: not to be said yet.
+    fn have(&mut self, statement: &Arc<Statement>) -> bool {
+        match self.server.known.standing(statement.id, &self.server.ledger) {
+            Standing::Prepared => {}
+            Standing::Open => return false,
+            Standing::Absent => {
+                self.make_room(statement);
+                self.learn(statement);
+                self.inject(What::Parse, |out| {
+                    let Statement { name, query, types, .. } = &**statement;
+                    write::client::parse(out, name, query, types);
+                });
+            }
+        }
+        true
+    }
+
+    /// See to it that the server's unnamed statement is the client's. `false`: not to be said yet.
+    fn have_unnamed(&mut self) -> bool {
+        if !self.server.trusts_unnamed() {
+            return false;
+        }
+        if self.client.unnamed.is_same(&self.server.unnamed) {
+            return true;
+        }
+        let unnamed = self.client.unnamed.clone();
+        match &unnamed {
+            Unnamed::Unknown => return true,
+            Unnamed::Is(statement) => {
+                self.server.set_unnamed(None, &unnamed);
+                self.inject(What::Parse, |out| {
+                    write::client::parse(out, b"", &statement.query, &statement.types);
+                });
+            }
+            Unnamed::Nothing => {
+                self.server.set_unnamed(None, &unnamed);
+                self.inject(What::Close, |out| {
+                    write::client::close(out, Namespace::Statement, b"");
+                });
+            }
+        }
+        true
+    }
+
+    /// Close what was not used for longest, until there is room for one more.
+    fn make_room(&mut self, statement: &Statement) {
+        let weight = statement.weight();
+        while let Some(old) = self.server.known.in_the_way(weight, self.rules, &self.server.ledger)
+        {
+            self.inject_close(&old);
+        }
+    }
+
+    fn inject_close(&mut self, statement: &Statement) {
+        let (at, id) = (self.server.ledger.next(), statement.id);
+        let before = self.server.known.close(id, at);
+        self.server.ledger.note(Undo::Known { id, before });
+        self.inject(What::Close, |out| {
+            write::client::close(out, Namespace::Statement, &statement.name);
+        });
+    }
+
+    /// Put in a message of our own.
+    fn inject(&mut self, what: What, fill: impl FnOnce(&mut Vec<u8>)) {
+        if what == What::Parse {
+            self.flow.counted.server_parses += 1;
+        }
+        self.server.phase = Phase::Unsynced;
+        self.server.ledger.push(what, Whose::Ours, None);
+        self.say(fill);
+    }
+
+    /// The next entry makes the server prepare this.
+    fn learn(&mut self, statement: &Arc<Statement>) {
+        let at = self.server.ledger.next();
+        let before = self.server.known.prepare(statement, at);
+        self.server.ledger.note(Undo::Known { id: statement.id, before });
+    }
+
+    /// The next entry needs this.
+    fn touch(&mut self, statement: &Statement) {
+        self.server.known.touch(statement.id, self.server.ledger.next());
+    }
+
+    /// The next entry gives this meaning to a name of the client's.
+    fn give_name(&mut self, name: &Arc<[u8]>, statement: Option<&Arc<Statement>>) {
+        let since = self.server.ledger.next();
+        let meaning = Name { statement: statement.cloned(), since };
+        let before = self.client.names(|names| names.put(name, Some(meaning)));
+        self.server.ledger.note(Undo::Name { name: Arc::clone(name), before });
+    }
+
+    /// Answer a Parse or Close ourselves, now or when its turn comes.
+    fn fake(&mut self, what: What, name: &Arc<[u8]>, statement: Option<&Arc<Statement>>) {
+        self.server.phase = Phase::Unsynced;
+        if let Some(statement) = statement {
+            self.touch(statement);
+        }
+        if !self.server.ledger.is_empty() {
+            self.give_name(name, statement);
+            self.owe(what, None);
+            return;
+        }
+        let meaning =
+            statement.map(|statement| Name { statement: Some(Arc::clone(statement)), since: 0 });
+        self.client.names(|names| names.put(name, meaning));
+        self.flow.to_client.say(|out| answer(what, out));
+    }
+
+    fn pass_as(&mut self, message: &Message<'_>, what: What) {
+        self.owe(what, None);
+        self.pass(message);
+    }
+
+    /// Pass on what is in hand of a message, header and all.
+    fn pass(&mut self, message: &Message<'_>) {
+        match message.place {
+            Place::Input { end, with_header: true } => {
+                self.pass_range(end - message.body.len() - 5..end);
+            }
+            _ => {
+                self.say(|out| out.extend_from_slice(&message.header));
+                self.pass_body(message, 0);
+            }
+        }
+    }
+
+    /// Pass on what is in hand of a body, from here.
+    fn pass_body(&mut self, message: &Message<'_>, from: usize) {
+        match message.place {
+            Place::Input { end, .. } => self.pass_range(end - message.body.len() + from..end),
+            Place::Kept { .. } => {
+                let rest = message.body.get(from..).unwrap_or_default();
+                self.say(|out| out.extend_from_slice(rest));
+            }
+        }
+    }
+
+    #[inline]
+    fn pass_piece(&mut self, piece: &Piece<'_>, end: usize) {
+        let body = end - piece.body.len()..end;
+        if !piece.first {
+            self.pass_range(body);
+        } else if piece.head == 5 {
+            self.pass_range(body.start - 5..end);
+        } else {
+            self.say(|out| out.extend_from_slice(&piece.header()));
+            self.pass_range(body);
+        }
+    }
+
+    #[inline]
+    fn pass_range(&mut self, range: Range<usize>) {
+        if self.passes {
+            self.flow.to_server.pass(range);
+        } else {
+            let bytes = self.input.get(range).unwrap_or_default();
+            self.flow.to_server.say(|out| out.extend_from_slice(bytes));
+        }
+    }
+
+    fn say(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+        self.flow.to_server.say(fill);
+    }
+}
+
+/// What a name in a Bind or Describe comes to.
+enum Found {
+    /// Ours, and this is the client's name for it.
+    Statement(Arc<Statement>, Arc<[u8]>),
+    /// To be looked for under a name that nobody has.
+    Nobody(Arc<[u8]>),
+    /// The name is left as it is.
+    AsItIs,
+    Hold,
+}
+
+/// What we answer to a message that we did not send.
+pub(crate) fn answer(what: What, out: &mut Vec<u8>) {
+    match what {
+        What::ParseFaked => write::server::parse_complete(out),
+        What::CloseFaked => write::server::close_complete(out),
+        _ => {}
+    }
+}
+
+/// Whether this may be a `DEALLOCATE ALL` or `DISCARD ALL`. What it really was its command tag says;
+/// until then, nothing is said that depends on it.
+fn wipes(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    let starts = |word: &[u8]| {
+        text.split_at_checked(word.len()).is_some_and(|(start, _)| start.eq_ignore_ascii_case(word))
+    };
+    matches!(text.first(), Some(b'd' | b'D')) && (starts(b"deallocate") || starts(b"discard"))
+}
+
+/// The length field of a message in which a name is replaced.
+fn renamed(message: &Message<'_>, old: &[u8], new: &[u8]) -> Result<[u8; 4], Fault> {
+    let len = (message.len as usize + 4).saturating_sub(old.len()).saturating_add(new.len());
+    match i32::try_from(len) {
+        Ok(len) => Ok(len.to_be_bytes()),
+        Err(_) => Err(Fault::TooLong { tag: message.tag }),
+    }
+}
