@@ -16,7 +16,7 @@ pub mod reply;
 pub mod say;
 pub mod world;
 
-pub use fake::FakeServer;
+pub use fake::{FakeServer, Guest};
 pub use howdah::{Howdah, Setup, Subject, subject};
 pub use login::{Login, Refused};
 pub use oracle::{Oracle, Until};

@@ -84,8 +84,9 @@ impl Oracle {
         let (heard, masked) = (mask(heard), mask(expected.clone()));
         assert!(
             heard == masked,
-            "after {:#?}\nPostgreSQL said {}: {masked:#?}\nthe pooler said {}: {heard:#?}",
-            self.story,
+            "after {:#?} in step {}\nPostgreSQL said {}: {masked:#?}\nthe pooler said {}: {heard:#?}",
+            &self.story[self.story.len().saturating_sub(4)..],
+            self.story.len(),
             masked.tags(),
             heard.tags()
         );

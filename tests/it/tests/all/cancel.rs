@@ -150,8 +150,9 @@ fn d02_keys_do_not_repeat_and_do_not_count() {
 
 #[test]
 fn d03_a_storm_of_cancels_leaves_the_others_served() {
-    let mut world = World::pool(2);
+    let mut world = World::with(2, |setup| setup.set("max_client_conn", 5000));
     let address = world.howdah.address();
+    let mut client = world.client();
     let over = Arc::new(AtomicBool::new(false));
     let storms: Vec<_> = (0..4_u8)
         .map(|storm| {
@@ -177,7 +178,6 @@ fn d03_a_storm_of_cancels_leaves_the_others_served() {
             })
         })
         .collect();
-    let mut client = world.client();
     let end = Instant::now() + seconds(2.0);
     let mut served = 0;
     while Instant::now() < end {

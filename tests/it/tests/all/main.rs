@@ -12,9 +12,11 @@ macro_rules! howdah_only {
 
 mod cancel;
 mod copying;
+mod lifecycle;
 mod limits;
 mod modes;
 mod prepared;
 mod relay;
 mod smoke;
 mod timers;
+mod workers;

