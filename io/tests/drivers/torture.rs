@@ -200,8 +200,7 @@ impl Game {
     /// Let everyone finish, so that what has not arrived can be missed.
     fn end(mut self) {
         let begun = Instant::now();
-        let pairs = self.ends.len();
-        for index in 0..pairs {
+        for index in 0..self.ends.len() {
             if let Where::Here { world, conn } = self.ends[index].at {
                 self.worlds[world].driver.resume(conn);
                 if index % 2 == 0 {
@@ -215,11 +214,11 @@ impl Game {
             assert!(begun.elapsed() < PATIENCE, "seed {}: somebody never closed", self.seed);
             self.turn(0, Duration::from_millis(1));
             self.turn(1, Duration::from_millis(1));
-            for index in 0..pairs {
+            for (index, stream) in streams.iter().enumerate() {
                 // It may have been paused, or detached, when the others resumed.
                 if let Where::Here { world, conn } = self.ends[index].at {
                     self.worlds[world].driver.resume(conn);
-                    if index % 2 == 0 && self.ends[index].stream == streams[index] {
+                    if index % 2 == 0 && self.ends[index].stream == *stream {
                         self.worlds[world].driver.finish(conn);
                         self.ends[index].finished = true;
                     }

@@ -21,7 +21,6 @@ pub(crate) fn over_each(story: impl Fn(&mut World)) {
 
 pub(crate) struct World {
     pub(crate) driver: AnyDriver,
-    pub(crate) kind: Kind,
     pub(crate) name: &'static str,
     pub(crate) done: Vec<Done<Socket>>,
     pub(crate) conns: HashMap<Conn, Said>,
@@ -60,7 +59,6 @@ impl World {
         let (driver, name) = io::open(kind).unwrap();
         Self {
             driver,
-            kind,
             name,
             done: Vec::new(),
             conns: HashMap::new(),
