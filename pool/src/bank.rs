@@ -53,15 +53,16 @@ pub enum Answer {
     Open { reserve: bool },
     /// A limit is reached. The bank calls when that may have changed.
     Wait,
-    /// The last login failed, nothing is open, and `login_retry` is not over: refuse the line with
-    /// [`Bank::cached_error`].
+    /// The last login failed, nothing is open, and `login_retry` is not over: say
+    /// [`crate::Pool::denied`], then [`crate::Pool::refuse_all`] with [`Bank::cached_error`].
     Failing,
     /// The last connect or login failed, and it is too early to try again, or somebody is trying.
     /// The bank calls when a login succeeds; until then the pool asks again now and then.
     Later,
 }
 
-/// Something the bank wants a worker to do: mailed, or done at once when it is the caller itself.
+/// Something the bank wants a worker to do: mailed, or when it is the caller itself, done as soon as the
+/// orders at hand are carried out, not in between.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Call {
     pub worker: WorkerId,

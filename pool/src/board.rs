@@ -10,7 +10,7 @@ use crate::{CloseReason, Duration, Instant, WorkerId};
 ///
 /// # No lost wakeup
 ///
-/// A worker whose line grows first shows it (`waiting`, then `lines`), then looks at `idle` of the others.
+/// A worker whose line grows first shows it (`waiting` and `lines`), then looks at `idle` of the others.
 /// A worker whose idle servers grow in number first shows it (`idle`), then looks at `lines`, and at
 /// `waiting` of the others. All four are sequentially consistent, so at least one of the two sees
 /// the other, and sends mail. What shrinks may be shown late: to believe it costs one useless mail.

@@ -144,8 +144,10 @@ impl Pool {
         }
     }
 
-    /// Everybody in line is refused.
+    /// Everybody in line is refused. Who comes next makes us ask the bank at once, and is refused as
+    /// quickly if nothing has changed.
     pub fn refuse_all(&mut self, reason: RefuseReason, out: &mut Vec<Action>) {
+        self.want = Want::Nothing;
         while let Some(client) = self.line.pop() {
             out.push(Action::Refuse { client, reason });
         }

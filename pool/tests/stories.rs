@@ -196,6 +196,13 @@ fn all_are_refused_in_order() {
     play.pool.refuse_all(reason, &mut play.out);
     assert_eq!(play.said(), [ANN, BOB].map(|client| Action::Refuse { client, reason }));
     assert!(play.pool.is_empty());
+    play.pool.denied();
+    play.pool.refuse_all(reason, &mut play.out);
+    assert_eq!(
+        play.acquire(CAT, at(0.1)),
+        [Action::Want { count: 1 }],
+        "Cat hears of it as quickly"
+    );
 }
 
 // ---- The life of a server.
@@ -588,6 +595,18 @@ fn a_sibling_makes_room() {
     assert_eq!(desk.said(), []);
     assert_eq!(desk.ask(cat, FIRST, 0.3), Answer::Wait);
     assert_eq!(desk.said(), [call(FIRST, ann, Calling::Evict)]);
+}
+
+/// The database is full, and the only idle server is our own, on another worker: it is fetched, not evicted.
+#[test]
+fn nobody_evicts_himself() {
+    let mut desk = Desk::new(2);
+    let (pool, board) = desk.pool("shop", "ann", BankLimits { db_max: Some(1), ..BANK_LIMITS });
+    let mut play = Play::on(&board, SECOND, LIMITS);
+    desk.open(pool, SECOND);
+    play.open(0, at(0.0));
+    assert_eq!(desk.ask(pool, FIRST, 9.0), Answer::Wait);
+    assert_eq!(desk.said(), []);
 }
 
 /// A wrong password: everybody is refused after one attempt, and nothing is tried for a while; then by one
