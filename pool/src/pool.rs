@@ -14,7 +14,7 @@ use crate::{
 /// The servers of one (database, user) on one worker, and the line of clients waiting for them.
 ///
 /// A client that finds a server idle here, and a server that finds a client in line here, are linked
-/// at once. Every other input ends in [`Pool::settle`], so the pool never rests with something to do.
+/// at once. Every other input ends in `settle`, so the pool never rests with something to do.
 #[derive(Debug)]
 pub struct Pool {
     id: PoolId,
