@@ -307,3 +307,76 @@ impl Load<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::*;
+    use crate::floor;
+    use crate::script::Workload;
+
+    const CLIENTS: usize = 10;
+    const EACH: u64 = 3;
+
+    /// Whether every client got what it asked for, `EACH` times.
+    fn play(workload: Workload, target: Address, backend: Address) -> u64 {
+        let stage = Arc::new(Stage::default());
+        let listener = address::listen(&backend).expect("a free port");
+        let script = workload.script();
+        let plan = Plan { clients: CLIENTS, script, target, backend, at_once: usize::MAX };
+        let theirs = Arc::clone(&stage);
+        let load = thread::spawn(move || run(plan, &listener, &theirs));
+        stage.allowed.store(EACH, Ordering::Relaxed);
+        stage.open.store(true, Ordering::Relaxed);
+        let since = Instant::now();
+        let transactions = || stage.transactions.load(Ordering::Relaxed);
+        while transactions() < EACH * CLIENTS as u64 && !load.is_finished() {
+            assert!(since.elapsed() < Duration::from_secs(60), "the load stands still");
+            thread::yield_now();
+        }
+        stage.over.store(true, Ordering::Relaxed);
+        load.join().expect("no panic").expect("right answers only");
+        transactions()
+    }
+
+    fn tcp() -> Address {
+        Address::Tcp { port: address::free_port().expect("a free port") }
+    }
+
+    /// Where it is forbidden, nothing of the rig can run.
+    fn has_io_uring() -> bool {
+        let has = Ring::new(8, 8).is_ok();
+        if !has {
+            eprintln!("io_uring is not to be had here: not tested");
+        }
+        has
+    }
+
+    #[test]
+    fn clients_and_canned_backend_understand_each_other() {
+        for (name, workload) in Workload::ALL {
+            if has_io_uring() {
+                let server = tcp();
+                assert_eq!(play(workload, server.clone(), server), EACH * CLIENTS as u64, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_floor_forwards_whatever_is_said() {
+        for (name, workload) in Workload::ALL {
+            if has_io_uring() {
+                let (listen, server) = (tcp(), tcp());
+                let (here, there) = (listen.clone(), server.clone());
+                // It has no end; the test process takes it along.
+                thread::spawn(move || floor::run(&here, &there, 64));
+                while std::net::TcpStream::connect(("127.0.0.1", listen.port())).is_err() {
+                    thread::yield_now();
+                }
+                assert_eq!(play(workload, listen, server), EACH * CLIENTS as u64, "{name}");
+            }
+        }
+    }
+}

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-use crate::address::Address;
+use crate::address::{self, Address};
 use crate::client::{DATABASE, PASSWORD, USER};
 use crate::process;
 use crate::tidy::{Child, Folder};
@@ -122,12 +122,14 @@ impl Pooler {
     }
 
     fn command(&self, setup: &Setup, folder: &Path) -> anyhow::Result<Option<Command>> {
+        let another_port = address::free_port()?;
         let fill = |text: &str, file: &Path| {
             text.replace("{ini}", &file.display().to_string())
                 .replace("{file}", &file.display().to_string())
                 .replace("{dir}", &folder.display().to_string())
                 .replace("{listen_port}", &setup.listen.port().to_string())
                 .replace("{server_port}", &setup.server.port().to_string())
+                .replace("{another_port}", &another_port.to_string())
                 .replace("{pool}", &setup.pool.to_string())
                 .replace("{clients}", &(setup.clients + 100).to_string())
         };
