@@ -1,6 +1,7 @@
 //! One core's loop: the only room where the others meet.
 
 mod ask;
+mod audit;
 mod cancel;
 mod carry;
 mod client;
@@ -27,6 +28,7 @@ mod welcome;
 mod worker;
 mod world;
 
+pub use audit::{Audit, ClientAudit, PoolAudit, ServerAudit};
 pub use commons::Commons;
 pub use dial::Traveller;
 pub use log::{Level, Log};

@@ -1,0 +1,156 @@
+//! What must hold at every moment: one check per invariant, and the slots counted.
+//!
+//! What needs to know who said what is checked where it is heard: I1 and I6 by the servers
+//! (`postgres.rs`), I2 to I4 by the applications (`application.rs`).
+
+use pool::{Instant, Place, PoolId, WorkerId};
+use worker::{Audit, Commons};
+
+use crate::net::{Net, Socket};
+use crate::postgres::Cluster;
+use crate::weather::Weather;
+
+/// What was seen when last looked.
+#[derive(Default)]
+pub(crate) struct Checks {
+    /// Who waited: worker, pool, client's id, since when.
+    waited: Vec<(usize, PoolId, u64, Instant)>,
+    audits: Vec<Audit>,
+}
+
+/// Beyond this much of one client's words held back, in bytes, nothing more is read (64 KiB in the
+/// worker); and what was read before that was noticed.
+const HELD_MOST: usize = 2 * 65_536 + 4096;
+
+impl Checks {
+    /// Look at everything.
+    pub(crate) fn look(
+        &mut self,
+        audits: Vec<Audit>,
+        net: &mut Net,
+        cluster: &Cluster,
+        commons: &Commons<Socket>,
+        weather: &Weather,
+    ) {
+        net.sweep();
+        slots(&audits, net, commons, weather);
+        free_servers_are_clean(&audits, net, cluster);
+        memory(&audits, net);
+        self.first_come_first_served(&audits);
+        self.audits = audits;
+    }
+
+    /// Within a worker, the line is a line.
+    fn first_come_first_served(&mut self, audits: &[Audit]) {
+        let mut waits = Vec::new();
+        for (worker, audit) in audits.iter().enumerate() {
+            let mut served_since = None;
+            for client in &audit.clients {
+                let before = |w: &&(usize, PoolId, u64, Instant)| w.0 == worker && w.2 == client.id;
+                if client.linked.is_some()
+                    && let Some((_, pool, _, since)) = self.waited.iter().find(before)
+                {
+                    served_since = served_since.max(Some((*since, *pool)));
+                }
+                if let Some(since) = client.waiting {
+                    waits.push((worker, client.pool, client.id, since));
+                }
+            }
+            let Some((served, pool)) = served_since else { continue };
+            for (at, of, id, since) in &waits {
+                let waited = self.waited.contains(&(*at, *of, *id, *since));
+                assert!(
+                    !(waited && *at == worker && *of == pool && *since < served),
+                    "client {id} waits since {since:?}; one who came at {served:?} was served"
+                );
+            }
+        }
+        self.waited = waits;
+    }
+}
+
+/// Every slot is somebody's, and the limits hold at every instant.
+fn slots(audits: &[Audit], net: &Net, commons: &Commons<Socket>, weather: &Weather) {
+    let bank = commons.bank();
+    bank.invariants();
+    let mut pools: Vec<PoolId> = audits.iter().flat_map(|a| &a.pools).map(|pool| pool.id).collect();
+    pools.sort();
+    pools.dedup();
+    let mut booked = 0;
+    for pool in &pools {
+        let open = bank.open(*pool);
+        assert!(open <= weather.pool_most(), "{open} servers in a pool of {}", weather.pool_most());
+        booked += open as usize;
+    }
+    let servers = || audits.iter().flat_map(|audit| &audit.servers);
+    let counted = servers().filter(|server| server.counts).count() + net.servers_travelling();
+    assert_eq!(booked, counted, "slots booked, and servers that have one");
+    let cancellers: usize = audits.iter().map(|audit| audit.cancellers).sum();
+    let held = net.servers_held();
+    assert!(held <= counted + cancellers, "{held} sockets for {counted} slots and {cancellers} cancels");
+    let living = servers().filter(|server| server.counts && !server.closing).count();
+    assert!(living <= held, "{living} servers on {held} sockets");
+    if weather.db_max > 0 {
+        for at in 0..weather.databases {
+            let open = bank.db_open(&format!("db{at}"));
+            assert!(open <= weather.db_max, "max_db_connections is {}, not {open}", weather.db_max);
+        }
+    }
+}
+
+/// I1: a server that is free owes nothing, is owed nothing, and is in nobody's transaction.
+fn free_servers_are_clean(audits: &[Audit], net: &Net, cluster: &Cluster) {
+    for (worker, audit) in audits.iter().enumerate() {
+        for server in &audit.servers {
+            let free = matches!(server.place, Some(Place::Idle | Place::Used));
+            let Some(link) = server.conn.filter(|_| free).and_then(|conn| net.link_of(worker, conn))
+            else {
+                continue;
+            };
+            assert!(net.is_read_up(link), "I1: a free server was sent something");
+            if let Some(backend) = cluster.at(link) {
+                assert!(backend.is_clean(), "I1: a free server is in the midst of something");
+            }
+        }
+    }
+}
+
+/// I8: what is held for one client, and what is queued for one socket, has a limit.
+fn memory(audits: &[Audit], net: &Net) {
+    let held = audits.iter().flat_map(|audit| &audit.clients).map(|client| client.held);
+    let held = held.max().unwrap_or(0);
+    assert!(held <= HELD_MOST, "I8: {held} bytes are held back for one client");
+    let (unsent, most) = (net.most_unsent(), net.unsent_limit());
+    assert!(unsent <= most, "I8: {unsent} bytes are queued on one socket");
+}
+
+/// With all mail read and nothing under way: nobody waits by an idle server, on whatever worker.
+pub(crate) fn nobody_waits_by_an_idle_server(audits: &[Audit]) {
+    for (worker, audit) in audits.iter().enumerate() {
+        for pool in audit.pools.iter().filter(|pool| pool.counts.waiting > 0 && !pool.is_paused) {
+            for (other, there) in audits.iter().enumerate() {
+                let theirs = there.pools.iter().find(|other| other.id == pool.id);
+                let idle = theirs.map_or(0, |pool| pool.counts.idle + pool.counts.used);
+                assert!(
+                    idle == 0,
+                    "{} wait on {:?} while {idle} servers are idle on {:?}",
+                    pool.counts.waiting,
+                    WorkerId(worker as u16),
+                    WorkerId(other as u16)
+                );
+            }
+        }
+    }
+}
+
+/// When everybody has left: all servers are free, and nothing else is there.
+pub(crate) fn everything_is_given_back(audits: &[Audit]) {
+    for audit in audits {
+        assert!(audit.clients.is_empty(), "clients are left: {:?}", audit.clients);
+        assert_eq!(audit.cancellers, 0, "cancels are left");
+        for server in &audit.servers {
+            let free = matches!(server.place, Some(Place::Idle | Place::Used | Place::Connecting));
+            assert!(free || server.closing, "a server is left as {server:?}");
+        }
+    }
+}

@@ -1,0 +1,821 @@
+//! One session of a model PostgreSQL, sans-IO: whole messages in, messages out.
+//!
+//! The model servers are made of it, and so is what each application expects: a session of its own,
+//! which it has to itself. What the two answer must be the same.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use wire::tag::client as tag;
+use wire::write::server as say;
+use wire::{Report, Status, write};
+
+use crate::script::{self, Ident, Op, Text};
+
+/// Parameters that clients may set, and servers report.
+pub(crate) const SETTABLE: [&str; 6] = [
+    "client_encoding",
+    "DateStyle",
+    "TimeZone",
+    "standard_conforming_strings",
+    "application_name",
+    "IntervalStyle",
+];
+/// What they are where nobody has set them.
+const DEFAULTS: [&[u8]; 6] = [b"UTF8", b"ISO, MDY", b"UTC", b"on", b"", b"postgres"];
+
+/// SQLSTATE of a query that was cancelled.
+pub(crate) const CANCELED: &[u8] = b"57014";
+
+pub(crate) type Value = Rc<[u8]>;
+
+/// A session.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    state: State,
+    /// What a rollback goes back to; there is one while a transaction is open.
+    saved: Option<State>,
+    block: Block,
+    /// Extended messages came after the last Sync.
+    in_batch: bool,
+    /// One of them failed: all is discarded until a Sync.
+    skipping: bool,
+    copy: Option<Copying>,
+    running: Option<Running>,
+    statements: BTreeMap<Box<[u8]>, Prepared>,
+    portals: BTreeMap<Box<[u8]>, Portal>,
+    reported: [Value; 6],
+    /// As servers before PostgreSQL 14: a new value is told at once, not before the next `Z`.
+    reports_at_once: bool,
+    described: Option<Value>,
+    pub(crate) out: Vec<u8>,
+}
+
+/// What a transaction can change, and a rollback undo.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct State {
+    vars: [Value; 6],
+    junk: u32,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Block {
+    None,
+    Open,
+    Failed,
+}
+
+/// A COPY from the client.
+#[derive(Debug)]
+struct Copying {
+    extended: bool,
+    /// The CopyData it fails at; 0: none.
+    fails_at: u32,
+    messages: u32,
+    bytes: u64,
+    sum: u64,
+}
+
+/// A query that is not done.
+#[derive(Debug)]
+struct Running {
+    whole: Rc<[u8]>,
+    /// What is left of it begins here.
+    at: usize,
+    who: Option<Ident>,
+    extended: bool,
+    /// It is the only one in its message.
+    alone: bool,
+    own: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Prepared {
+    query: Rc<[u8]>,
+    types: Rc<[u32]>,
+}
+
+#[derive(Debug)]
+struct Portal {
+    query: Rc<[u8]>,
+    who: Option<Ident>,
+    rows_sent: u32,
+    is_done: bool,
+}
+
+/// How far a message got.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stop {
+    /// It is done.
+    Ready,
+    /// It takes so long; then [`Engine::wake`], or [`Engine::cancel`].
+    Slow { ms: u32 },
+    /// The server is no more.
+    Dead,
+}
+
+/// An error, or the end.
+enum Failure {
+    Error { code: &'static str, message: String },
+    Fatal,
+}
+
+type Done = Result<Stop, Failure>;
+
+fn error<T>(code: &'static str, message: impl Into<String>) -> Result<T, Failure> {
+    Err(Failure::Error { code, message: message.into() })
+}
+
+impl Engine {
+    /// A session in which these values were asked for at startup.
+    pub(crate) fn new(asked: &[(usize, Value)], reports_at_once: bool) -> Self {
+        let mut state = State::default();
+        for (at, value) in asked {
+            state.vars[*at] = value.clone();
+        }
+        Self {
+            reported: state.vars.clone(),
+            state,
+            saved: None,
+            block: Block::None,
+            in_batch: false,
+            skipping: false,
+            copy: None,
+            running: None,
+            statements: BTreeMap::new(),
+            portals: BTreeMap::new(),
+            reports_at_once,
+            described: None,
+            out: Vec::new(),
+        }
+    }
+
+    /// What it tells at login.
+    pub(crate) fn parameters(&self) -> impl Iterator<Item = (&'static str, &[u8])> {
+        SETTABLE.into_iter().zip(self.state.vars.iter().map(|value| &**value))
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        match self.block {
+            Block::None => Status::Idle,
+            Block::Open => Status::Transaction,
+            Block::Failed => Status::Failed,
+        }
+    }
+
+    /// Nobody would notice if somebody else spoke now.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.block == Block::None
+            && !self.in_batch
+            && !self.skipping
+            && self.copy.is_none()
+            && self.running.is_none()
+    }
+
+    pub(crate) fn is_skipping(&self) -> bool {
+        self.skipping
+    }
+
+    pub(crate) fn is_copying(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Whether what runs is the pooler's own query.
+    pub(crate) fn runs_own(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.own)
+    }
+
+    pub(crate) fn runs_for(&self) -> Option<Ident> {
+        self.running.as_ref().and_then(|running| running.who)
+    }
+
+    /// One message. `Terminate` is not for us.
+    pub(crate) fn message(&mut self, tag: u8, body: &[u8]) -> Stop {
+        if let Some(copy) = &self.copy {
+            let extended = copy.extended;
+            let done = self.copied(tag, body);
+            return self.conclude(done, extended);
+        }
+        match tag {
+            tag::SYNC => {
+                self.sync();
+                Stop::Ready
+            }
+            _ if self.skipping => Stop::Ready,
+            tag::QUERY => self.query(body),
+            tag::FUNCTION_CALL => {
+                let done = self.function(body);
+                if done.is_ok() {
+                    self.ready();
+                }
+                self.conclude(done, false)
+            }
+            tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE | tag::EXECUTE => {
+                self.begin();
+                self.in_batch = true;
+                let done = match tag {
+                    tag::PARSE => self.parse(body),
+                    tag::BIND => self.bind(body),
+                    tag::DESCRIBE => self.describe(body),
+                    tag::CLOSE => self.close(body),
+                    _ => self.execute(body),
+                };
+                self.conclude(done, true)
+            }
+            // A COPY failed before the client heard of it.
+            tag::COPY_DATA | tag::COPY_DONE | tag::COPY_FAIL | tag::FLUSH => Stop::Ready,
+            other => panic!("a server was sent a message {:?}", char::from(other)),
+        }
+    }
+
+    /// What was slow is over.
+    pub(crate) fn wake(&mut self) -> Stop {
+        let Some(running) = &self.running else { return Stop::Ready };
+        let (extended, who) = (running.extended, running.who);
+        self.row(who, b"slow", 0);
+        say::command_complete(&mut self.out, b"SELECT 1");
+        if extended {
+            self.running = None;
+            return Stop::Ready;
+        }
+        self.go_on()
+    }
+
+    /// What runs, or is about to, is cancelled.
+    pub(crate) fn cancel(&mut self, extended: bool) -> Stop {
+        let running = self.running.take().map(|running| running.extended);
+        let copy = self.copy.take().map(|copy| copy.extended);
+        let extended = copy.or(running).unwrap_or(extended);
+        self.conclude(error("57014", "canceling statement due to user request"), extended)
+    }
+
+    // ---- Simple queries.
+
+    fn query(&mut self, body: &[u8]) -> Stop {
+        self.statements.remove(&b""[..]);
+        self.portals.remove(&b""[..]);
+        let Some(text) = body.strip_suffix(b"\0") else { panic!("a query without its end") };
+        let (who, ops, own) = match script::text(text) {
+            Text::Empty => {
+                say::empty_query_response(&mut self.out);
+                self.end_implicit();
+                self.ready();
+                return Stop::Ready;
+            }
+            Text::Script { who, ops } => (who, ops, false),
+            Text::Own(ops) => (None, ops, true),
+            Text::Garbled => panic!("a garbled query: {:?}", String::from_utf8_lossy(text)),
+        };
+        let ops = ops.strip_suffix(b";").unwrap_or(ops);
+        let mut rest = ops;
+        while !rest.is_empty() {
+            let (one, more) = script::split(rest);
+            if script::op(one) == Op::Nonsense {
+                self.begin();
+                return self.conclude(error("42601", "syntax error"), false);
+            }
+            rest = more;
+        }
+        let alone = script::split(ops).1.is_empty();
+        let whole = Rc::from(ops);
+        self.running = Some(Running { whole, at: 0, who, extended: false, alone, own });
+        self.go_on()
+    }
+
+    /// Run a simple query as far as it goes.
+    fn go_on(&mut self) -> Stop {
+        while let Some(running) = &mut self.running {
+            let whole = running.whole.clone();
+            let rest = &whole[running.at..];
+            if rest.is_empty() {
+                self.running = None;
+                self.end_implicit();
+                self.ready();
+                break;
+            }
+            let (one, more) = script::split(rest);
+            running.at = whole.len() - more.len();
+            let (who, alone) = (running.who, running.alone);
+            self.begin();
+            let done = self.run(&script::op(one), who, alone, None);
+            match done {
+                Ok(Stop::Ready) if self.copy.is_none() => {}
+                done => return self.conclude(done, false),
+            }
+        }
+        Stop::Ready
+    }
+
+    fn function(&mut self, body: &[u8]) -> Done {
+        self.begin();
+        self.refuse_if_failed()?;
+        write::message(&mut self.out, wire::tag::server::FUNCTION_RESULT, |out| {
+            out.extend_from_slice(&(body.len() as u32).to_be_bytes());
+            out.extend_from_slice(body);
+        });
+        self.end_implicit();
+        Ok(Stop::Ready)
+    }
+
+    // ---- Extended queries.
+
+    fn parse(&mut self, body: &[u8]) -> Done {
+        let parse = wire::Parse::read(body).expect("clients send whole messages");
+        if parse.name.is_empty() {
+            self.statements.remove(&b""[..]);
+        }
+        let op = first_op(parse.query);
+        if op == Some(Op::Nonsense) {
+            return error("42601", format!("syntax error in {}", lossy(parse.query)));
+        }
+        if self.block == Block::Failed && op.is_some_and(|op| !op.ends_transaction()) {
+            self.refuse_if_failed()?;
+        }
+        if !parse.name.is_empty() && self.statements.contains_key(parse.name) {
+            let name = lossy(parse.name);
+            return error("42P05", format!("prepared statement \"{name}\" already exists"));
+        }
+        let mut types: Vec<u32> = parse.types.collect();
+        if types.is_empty() {
+            types.push(25);
+        }
+        let prepared = Prepared { query: parse.query.into(), types: types.into() };
+        self.statements.insert(parse.name.into(), prepared);
+        say::parse_complete(&mut self.out);
+        Ok(Stop::Ready)
+    }
+
+    fn bind(&mut self, body: &[u8]) -> Done {
+        let names = wire::BindNames::find(body).expect("clients send whole messages");
+        let query = self.statement(names.statement)?.query;
+        if first_op(&query).is_some_and(|op| !op.ends_transaction()) {
+            self.refuse_if_failed()?;
+        }
+        if !names.portal.is_empty() && self.portals.contains_key(names.portal) {
+            let name = lossy(names.portal);
+            return error("42P03", format!("cursor \"{name}\" already exists"));
+        }
+        let who = bound(body);
+        let portal = Portal { query, who, rows_sent: 0, is_done: false };
+        self.portals.insert(names.portal.into(), portal);
+        say::bind_complete(&mut self.out);
+        Ok(Stop::Ready)
+    }
+
+    fn describe(&mut self, body: &[u8]) -> Done {
+        let named = wire::Named::read(tag::DESCRIBE, body).expect("clients send whole messages");
+        let query = match named.kind {
+            wire::Namespace::Statement => {
+                let prepared = self.statement(named.name)?;
+                self.refuse_rows_if_failed(&prepared.query)?;
+                say::parameter_description(&mut self.out, &prepared.types);
+                prepared.query
+            }
+            wire::Namespace::Portal => {
+                let query = self.portal(named.name)?.query.clone();
+                self.refuse_rows_if_failed(&query)?;
+                query
+            }
+        };
+        match first_op(&query) {
+            Some(op) if op.returns_rows() => self.columns(&query),
+            _ => say::no_data(&mut self.out),
+        }
+        Ok(Stop::Ready)
+    }
+
+    fn close(&mut self, body: &[u8]) -> Done {
+        let named = wire::Named::read(tag::CLOSE, body).expect("clients send whole messages");
+        match named.kind {
+            wire::Namespace::Statement => drop(self.statements.remove(named.name)),
+            wire::Namespace::Portal => drop(self.portals.remove(named.name)),
+        }
+        say::close_complete(&mut self.out);
+        Ok(Stop::Ready)
+    }
+
+    fn execute(&mut self, body: &[u8]) -> Done {
+        let end = body.iter().position(|byte| *byte == 0).expect("a name has an end");
+        let (name, rest) = (&body[..end], &body[end + 1..]);
+        let max = u32::from_be_bytes(rest.try_into().expect("a number of rows"));
+        let portal = self.portal(name)?;
+        let (query, who) = (portal.query.clone(), portal.who);
+        let Some(op) = first_op(&query) else {
+            say::empty_query_response(&mut self.out);
+            return Ok(Stop::Ready);
+        };
+        if !op.ends_transaction() {
+            self.refuse_if_failed()?;
+        }
+        let portal = self.portal(name)?;
+        if portal.is_done && !matches!(op, Op::Rows { .. }) {
+            return error("55000", format!("portal \"{}\" cannot be run", lossy(name)));
+        }
+        portal.is_done = true;
+        if let Op::Rows { count, pad } = op {
+            return self.some_rows(name, count, pad, max);
+        }
+        let ops = script_ops(&query);
+        let whole = Rc::from(ops);
+        self.running =
+            Some(Running { at: ops.len(), whole, who, extended: true, alone: true, own: false });
+        let done = self.run(&op, who, true, Some(()));
+        if !matches!(done, Ok(Stop::Slow { .. })) {
+            self.running = None;
+        }
+        done
+    }
+
+    /// Rows of a portal, up to `max` of them.
+    fn some_rows(&mut self, name: &[u8], count: u32, pad: usize, max: u32) -> Done {
+        let portal = self.portal(name)?;
+        let (from, who) = (portal.rows_sent, portal.who);
+        let left = count - from;
+        let now = if max == 0 { left } else { left.min(max) };
+        portal.rows_sent += now;
+        for at in from..from + now {
+            self.row(who, format!("row {at}").as_bytes(), pad);
+        }
+        // PostgreSQL does not look whether there is one more.
+        if max != 0 && now == max {
+            write::message(&mut self.out, wire::tag::server::PORTAL_SUSPENDED, |_| {});
+        } else {
+            say::command_complete(&mut self.out, format!("SELECT {now}").as_bytes());
+        }
+        Ok(Stop::Ready)
+    }
+
+    fn sync(&mut self) {
+        (self.in_batch, self.skipping) = (false, false);
+        self.end_implicit();
+        self.ready();
+    }
+
+    fn statement(&self, name: &[u8]) -> Result<Prepared, Failure> {
+        match self.statements.get(name) {
+            Some(prepared) => Ok(prepared.clone()),
+            None if name.is_empty() => error("26000", "unnamed prepared statement does not exist"),
+            None => {
+                let name = lossy(name);
+                error("26000", format!("prepared statement \"{name}\" does not exist"))
+            }
+        }
+    }
+
+    fn portal(&mut self, name: &[u8]) -> Result<&mut Portal, Failure> {
+        match self.portals.get_mut(name) {
+            Some(portal) => Ok(portal),
+            None => error("34000", format!("portal \"{}\" does not exist", lossy(name))),
+        }
+    }
+
+    // ---- Statements.
+
+    fn run(&mut self, op: &Op<'_>, who: Option<Ident>, alone: bool, extended: Option<()>) -> Done {
+        if !op.ends_transaction() {
+            self.refuse_if_failed()?;
+        }
+        let tag = match op {
+            Op::Rows { count, pad } => {
+                self.columns(b"rows");
+                for at in 0..*count {
+                    self.row(who, format!("row {at}").as_bytes(), *pad);
+                }
+                &format!("SELECT {count}")
+            }
+            Op::Slow { ms } => {
+                if extended.is_none() {
+                    self.columns(b"slow");
+                }
+                return Ok(Stop::Slow { ms: *ms });
+            }
+            Op::Begin => self.run_begin(),
+            Op::Commit | Op::Rollback => self.run_end(*op == Op::Commit),
+            Op::Fail => return error("22012", format!("division by zero for {}", name(who))),
+            Op::Notice => {
+                self.notice(b"00000", format!("a notice for {}", name(who)).as_bytes());
+                "DO"
+            }
+            Op::Set { name, value } => self.run_set(name, value)?,
+            Op::Junk(junk) => {
+                self.state.junk = *junk;
+                self.described = None;
+                "SET"
+            }
+            Op::CopyIn { fails_at } => {
+                self.run_copy_in(*fails_at, extended.is_some());
+                return Ok(Stop::Ready);
+            }
+            Op::CopyOut { chunks, pad, fails } => {
+                self.run_copy_out(who, *chunks, *pad);
+                if *fails {
+                    return error("22P04", format!("bad COPY for {}", name(who)));
+                }
+                write::message(&mut self.out, wire::tag::server::COPY_DONE, |_| {});
+                &format!("COPY {chunks}")
+            }
+            Op::DeallocateAll => {
+                self.statements.clear();
+                "DEALLOCATE ALL"
+            }
+            Op::ResetAll => {
+                self.state.vars = State::default().vars;
+                self.changed();
+                "RESET"
+            }
+            Op::DiscardAll => {
+                if self.block != Block::None || !alone {
+                    return error("25001", "DISCARD ALL cannot run inside a transaction block");
+                }
+                self.statements.clear();
+                self.portals.clear();
+                self.state = State::default();
+                self.changed();
+                "DISCARD ALL"
+            }
+            Op::Crash => return Err(Failure::Fatal),
+            Op::Nonsense => return error("42601", "syntax error"),
+        };
+        say::command_complete(&mut self.out, tag.as_bytes());
+        Ok(Stop::Ready)
+    }
+
+    fn run_begin(&mut self) -> &'static str {
+        if self.block != Block::None {
+            self.notice(b"25001", b"there is already a transaction in progress");
+        }
+        self.block = Block::Open;
+        "BEGIN"
+    }
+
+    fn run_end(&mut self, commits: bool) -> &'static str {
+        if self.block == Block::None {
+            self.notice(b"25P01", b"there is no transaction in progress");
+        }
+        let commits = commits && self.block != Block::Failed;
+        self.end(commits);
+        if commits { "COMMIT" } else { "ROLLBACK" }
+    }
+
+    fn run_set(&mut self, name: &[u8], value: &[u8]) -> Result<&'static str, Failure> {
+        let same = |known: &&str| known.as_bytes().eq_ignore_ascii_case(name);
+        let Some(at) = SETTABLE.iter().position(|known| same(&known)) else {
+            return error("42704", format!("unrecognized parameter \"{}\"", lossy(name)));
+        };
+        if value == b"refused" {
+            return error("22023", format!("invalid value for \"{}\"", SETTABLE[at]));
+        }
+        // As PostgreSQL spells it.
+        let full = SETTABLE[at] == "DateStyle" && !value.contains(&b',');
+        let value = if full { [value, b", MDY"].concat() } else { value.to_vec() };
+        self.state.vars[at] = value.into();
+        self.changed();
+        Ok("SET")
+    }
+
+    fn run_copy_in(&mut self, fails_at: u32, extended: bool) {
+        write::message(&mut self.out, wire::tag::server::COPY_IN, |out| {
+            out.extend_from_slice(&[0, 0, 1, 0, 0]);
+        });
+        self.copy = Some(Copying { extended, fails_at, messages: 0, bytes: 0, sum: 0 });
+    }
+
+    fn run_copy_out(&mut self, who: Option<Ident>, chunks: u32, pad: usize) {
+        write::message(&mut self.out, wire::tag::server::COPY_OUT, |out| {
+            out.extend_from_slice(&[0, 0, 1, 0, 0]);
+        });
+        for at in 0..chunks {
+            write::message(&mut self.out, wire::tag::server::COPY_DATA, |out| {
+                out.extend_from_slice(format!("{} {at} ", name(who)).as_bytes());
+                out.resize(out.len() + pad, b'.');
+            });
+        }
+    }
+
+    /// A message in the midst of a COPY from the client.
+    fn copied(&mut self, tag: u8, body: &[u8]) -> Done {
+        let Some(copy) = &mut self.copy else { return Ok(Stop::Ready) };
+        match tag {
+            tag::COPY_DATA => {
+                copy.messages += 1;
+                copy.bytes += body.len() as u64;
+                copy.sum = body.iter().fold(copy.sum, |sum, byte| sum * 31 + u64::from(*byte) & 0xffff);
+                if copy.messages == copy.fails_at {
+                    self.copy = None;
+                    self.running = None;
+                    return error("22P04", "extra data after last expected column");
+                }
+                Ok(Stop::Ready)
+            }
+            // Read and ignored.
+            tag::FLUSH | tag::SYNC => Ok(Stop::Ready),
+            tag::COPY_DONE => {
+                let tag = format!("COPY {}", copy.bytes << 16 | copy.sum);
+                let extended = copy.extended;
+                self.copy = None;
+                say::command_complete(&mut self.out, tag.as_bytes());
+                if extended {
+                    return Ok(Stop::Ready);
+                }
+                Ok(self.go_on())
+            }
+            tag::COPY_FAIL => {
+                self.copy = None;
+                self.running = None;
+                error("57014", format!("COPY from stdin failed: {}", lossy(body)))
+            }
+            other => panic!("a message {:?} in the midst of a COPY", char::from(other)),
+        }
+    }
+
+    // ---- Transactions.
+
+    /// A statement is about to run: there is something to roll back to.
+    fn begin(&mut self) {
+        if self.saved.is_none() {
+            self.saved = Some(self.state.clone());
+        }
+    }
+
+    /// A transaction that no BEGIN began ends by itself.
+    fn end_implicit(&mut self) {
+        if self.block == Block::None {
+            self.end(true);
+        }
+    }
+
+    fn end(&mut self, commits: bool) {
+        self.block = Block::None;
+        self.portals.clear();
+        if let Some(saved) = self.saved.take()
+            && !commits
+            && saved != self.state
+        {
+            self.state = saved;
+            self.changed();
+        }
+    }
+
+    fn refuse_if_failed(&self) -> Result<(), Failure> {
+        if self.block != Block::Failed {
+            return Ok(());
+        }
+        let text = "current transaction is aborted, commands ignored until end of transaction block";
+        error("25P02", text)
+    }
+
+    fn refuse_rows_if_failed(&self, query: &[u8]) -> Result<(), Failure> {
+        match first_op(query) {
+            Some(op) if op.returns_rows() => self.refuse_if_failed(),
+            _ => Ok(()),
+        }
+    }
+
+    /// What comes of how a message ended.
+    fn conclude(&mut self, done: Done, extended: bool) -> Stop {
+        let failure = match done {
+            Ok(stop) => return stop,
+            Err(failure) => failure,
+        };
+        self.running = None;
+        let Failure::Error { code, message } = failure else {
+            let text = b"terminating connection due to administrator command";
+            let report = Report {
+                severity: b"FATAL",
+                with_v: true,
+                code: b"57P01",
+                message: text,
+                ..Report::default()
+            };
+            say::error_response(&mut self.out, &report);
+            return Stop::Dead;
+        };
+        let report = Report {
+            severity: b"ERROR",
+            with_v: true,
+            code: code.as_bytes(),
+            message: message.as_bytes(),
+            ..Report::default()
+        };
+        say::error_response(&mut self.out, &report);
+        match self.block {
+            Block::None => self.end(false),
+            Block::Open => {
+                // A failed block keeps nothing of what it did.
+                self.portals.clear();
+                if let Some(saved) = self.saved.clone()
+                    && saved != self.state
+                {
+                    self.state = saved;
+                    self.changed();
+                }
+                self.block = Block::Failed;
+            }
+            Block::Failed => {}
+        }
+        if extended {
+            self.skipping = true;
+        } else {
+            self.ready();
+        }
+        Stop::Ready
+    }
+
+    // ---- What is said.
+
+    fn ready(&mut self) {
+        self.in_batch = false;
+        self.report();
+        let status = self.status();
+        say::ready_for_query(&mut self.out, status);
+    }
+
+    fn changed(&mut self) {
+        self.described = None;
+        if self.reports_at_once {
+            self.report();
+        }
+    }
+
+    fn report(&mut self) {
+        for (at, name) in SETTABLE.iter().enumerate() {
+            if self.state.vars[at] != self.reported[at] {
+                self.reported[at] = self.state.vars[at].clone();
+                say::parameter_status(&mut self.out, name.as_bytes(), &self.reported[at]);
+            }
+        }
+    }
+
+    fn notice(&mut self, code: &[u8], message: &[u8]) {
+        let report =
+            Report { severity: b"NOTICE", with_v: true, code, message, ..Report::default() };
+        say::notice_response(&mut self.out, &report);
+    }
+
+    fn columns(&mut self, what: &[u8]) {
+        let column = |name| say::Column { name, type_oid: 25, type_len: -1 };
+        say::row_description(&mut self.out, &[column(b"who"), column(what), column(b"state")]);
+    }
+
+    /// Who asked, what it is, and the session it ran in.
+    fn row(&mut self, who: Option<Ident>, what: &[u8], pad: usize) {
+        let state = self.described.get_or_insert_with(|| self.state.describe()).clone();
+        let who = name(who);
+        let padding;
+        let mut values = vec![Some(who.as_bytes()), Some(what), Some(&*state)];
+        if pad > 0 {
+            padding = vec![b'.'; pad];
+            values[1] = Some(&padding);
+        }
+        say::data_row(&mut self.out, &values);
+    }
+}
+
+impl State {
+    fn describe(&self) -> Value {
+        let mut text = self.vars.join(&b'|');
+        text.extend_from_slice(format!("|{}", self.junk).as_bytes());
+        text.into()
+    }
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { vars: DEFAULTS.map(Rc::from), junk: 0 }
+    }
+}
+
+/// Who asks, as the one parameter of a Bind says.
+pub(crate) fn bound(body: &[u8]) -> Option<Ident> {
+    let names = wire::BindNames::find(body)?;
+    // No formats, one parameter, its length, and itself; then no result formats.
+    let rest = body[names.rest..].strip_prefix(&[0, 0, 0, 1])?;
+    let len = u32::from_be_bytes(*rest.first_chunk::<4>()?) as usize;
+    Ident::read(rest.get(4..4 + len)?)
+}
+
+fn script_ops(query: &[u8]) -> &[u8] {
+    match script::text(query) {
+        Text::Empty => b"",
+        Text::Script { ops, .. } => ops,
+        Text::Own(_) | Text::Garbled => panic!("not a client's: {:?}", lossy(query)),
+    }
+}
+
+/// What a prepared statement does; `None`: nothing.
+fn first_op(query: &[u8]) -> Option<Op<'_>> {
+    let ops = script_ops(query);
+    (!ops.is_empty()).then(|| script::op(ops))
+}
+
+fn name(who: Option<Ident>) -> String {
+    who.map_or_else(String::new, |who| who.to_string())
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,30 @@
+//! What a client may be told when it is sent away, and in which weather.
+
+use crate::weather::{PoolMode, Weather};
+
+/// Whether this goodbye has a reason in this run.
+pub(crate) fn excuses(text: &str, by_server: bool, weather: &Weather) -> bool {
+    let r = &weather.rates;
+    let dies = r.server_dies > 0 || r.crashes > 0;
+    let logins = r.login_fails > 0 || r.login_hangs > 0 || r.server_dies > 0;
+    let dials = r.dial_refused > 0 || r.dial_hangs > 0;
+    if by_server {
+        return dies;
+    }
+    match text {
+        "server conn crashed?" | "unclean server" | "reset query failed" => dies,
+        "query_wait_timeout" | "client_login_timeout" | "client_login_timeout (server down)"
+        | "query timeout" | "idle transaction timeout" | "transaction timeout"
+        | "test query timeout" | "cancel_wait_timeout" | "connect timeout" => weather.timeouts,
+        "admin forced disconnect" => weather.orders.kills,
+        "sorry, too many clients already" | "password authentication failed for you"
+        | "the database system is starting up" => logins,
+        "transaction blocks not allowed in statement pooling mode" => {
+            weather.mode == PoolMode::Statement && r.transactions > 0
+        }
+        "connect failed" | "login failed" => logins || dials,
+        _ if text.starts_with("server login has been failing, cached error:") => logins || dials,
+        _ if text.ends_with("is disabled") => weather.orders.disables,
+        _ => false,
+    }
+}

@@ -1,0 +1,443 @@
+//! One run: a whole world, decided by a seed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use auth::{Decoy, Form, Userlist};
+use config::{Config, Diff};
+use pool::{Instant, WorkerId};
+use session::Tracked;
+use wire::write;
+use worker::{
+    Answer, Ask, Audit, Commons, Errand, LetterBox, Level, Log, Mail, Order, Site, Worker, World,
+};
+
+use crate::admin::Admin;
+use crate::application::Application;
+use crate::bytes::Bytes;
+use crate::checks::{self, Checks};
+use crate::dice::Dice;
+use crate::net::{End, Kernel, LinkId, Net, Socket};
+use crate::postgres::Cluster;
+use crate::secrets;
+use crate::weather::Weather;
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    pub steps: u64,
+    /// Messages that servers were sent.
+    pub served: u64,
+    /// Messages that applications were sent, each as expected.
+    pub answers: u64,
+}
+
+/// Play the run of `seed`, with about `steps` steps before everybody is asked to come to an end.
+///
+/// # Panics
+///
+/// Where anything is not as it must be.
+pub fn play(seed: u64, steps: u64) -> Outcome {
+    let mut play = Play::new(seed);
+    for _ in 0..steps {
+        play.step();
+    }
+    play.wind_up();
+    play.outcome()
+}
+
+type Errands = Rc<RefCell<VecDeque<Errand>>>;
+
+/// The world around one worker.
+struct Outside {
+    clock: Rc<Cell<u64>>,
+    dice: Dice,
+    errands: Errands,
+    log: Sink,
+}
+
+/// Where log lines go: nowhere, unless somebody looks.
+struct Sink {
+    is_read: bool,
+    clock: Rc<Cell<u64>>,
+    worker: usize,
+}
+
+impl Log for Sink {
+    fn wants(&self, _: Level) -> bool {
+        self.is_read
+    }
+
+    fn line(&mut self, level: Level, text: std::fmt::Arguments<'_>) {
+        if self.is_read {
+            let ms = self.clock.get() as f64 / 1e6;
+            println!("{ms:12.3} w{} {} {text}", self.worker, level.word());
+        }
+    }
+
+    fn flush(&mut self) {}
+}
+
+impl World for Outside {
+    fn now(&mut self) -> Instant {
+        Instant(self.clock.get())
+    }
+
+    fn wall_us(&mut self) -> i64 {
+        1_700_000_000_000_000 + (self.clock.get() / 1000) as i64
+    }
+
+    fn dice(&mut self, bytes: &mut [u8]) {
+        self.dice.fill(bytes);
+    }
+
+    fn zone(&mut self) -> (i32, String) {
+        (0, "UTC".to_owned())
+    }
+
+    fn log(&mut self) -> &mut dyn Log {
+        &mut self.log
+    }
+
+    fn errand(&mut self, errand: Errand) {
+        self.errands.borrow_mut().push_back(errand);
+    }
+}
+
+/// A connection on which an application cancels its query.
+struct Canceler {
+    link: LinkId,
+    outbox: Bytes,
+    inbox: Bytes,
+}
+
+struct Play {
+    dice: Dice,
+    weather: Weather,
+    clock: Rc<Cell<u64>>,
+    net: Rc<RefCell<Net>>,
+    commons: Arc<Commons<Socket>>,
+    site: Arc<Site>,
+    edition: u32,
+    workers: Vec<Worker<Kernel, Outside>>,
+    errands: Errands,
+    cluster: Cluster,
+    applications: Vec<Application>,
+    next_application: u32,
+    admins: Vec<Admin>,
+    cancelers: Vec<Canceler>,
+    checks: Checks,
+    winding_up: bool,
+    steps: u64,
+    answers: u64,
+}
+
+impl Play {
+    fn new(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let weather = Weather::of(&mut dice);
+        let traced = std::env::var_os("TRACE").is_some();
+        if traced {
+            println!("{weather:#?}");
+        }
+        let net = Net::new(weather.workers, weather.wire.clone(), dice.split());
+        let net = Rc::new(RefCell::new(net));
+        let clock = Rc::new(Cell::new(1_000_000));
+        let boxes = (0..weather.workers).map(|at| LetterBox::new(net.borrow().waker(at)));
+        let (boxes, inboxes): (Vec<_>, Vec<_>) = boxes.unzip();
+        let commons = Arc::new(Commons::new(boxes));
+        let config = config::parse(&weather.config(0)).expect("a good configuration");
+        let site = Arc::new(site(config, Diff::default(), &weather));
+        let errands = Errands::default();
+        let mut workers = Vec::new();
+        for (at, inbox) in inboxes.into_iter().enumerate() {
+            let driver = Kernel { net: net.clone(), worker: at };
+            let door = driver.door();
+            let log = Sink { is_read: traced, clock: clock.clone(), worker: at };
+            let (dice, errands) = (dice.split(), errands.clone());
+            let world = Outside { clock: clock.clone(), dice, errands, log };
+            let me = WorkerId(at as u16);
+            let mut worker =
+                Worker::new(driver, world, me, commons.clone(), inbox, site.clone());
+            if at == 0 {
+                worker.listen(door, "127.0.0.1:6432".to_owned(), false);
+            }
+            workers.push(worker);
+        }
+        let cluster = Cluster::new(net.clone(), dice.split(), &weather);
+        Self {
+            dice,
+            weather,
+            clock,
+            net,
+            commons,
+            site,
+            edition: 0,
+            workers,
+            errands,
+            cluster,
+            applications: Vec::new(),
+            next_application: 1,
+            admins: Vec::new(),
+            cancelers: Vec::new(),
+            checks: Checks::default(),
+            winding_up: false,
+            steps: 0,
+            answers: 0,
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome { steps: self.steps, served: self.cluster.served, answers: self.answers }
+    }
+
+    fn step(&mut self) {
+        self.steps += 1;
+        self.pass(self.dice.clone().under(2000) as u64);
+        let [workers, applications, servers, clock, admins] = self.weather.pace;
+        let mut roll = self.dice.under((workers + applications + servers + clock + admins) as usize);
+        for (actor, pace) in self.weather.pace.into_iter().enumerate() {
+            if roll < pace as usize {
+                return match actor {
+                    0 => self.turn(),
+                    1 => self.application(),
+                    2 => self.cluster.act(&self.weather, self.clock.get()),
+                    3 => self.time(),
+                    _ => self.admin(),
+                };
+            }
+            roll -= pace as usize;
+        }
+    }
+
+    fn pass(&mut self, ns: u64) {
+        self.clock.set(self.clock.get() + ns);
+    }
+
+    fn turn(&mut self) {
+        let at = self.dice.under(self.workers.len());
+        self.workers[at].turn();
+        if self.dice.one_in(6) {
+            self.look();
+        }
+    }
+
+    fn audits(&self) -> Vec<Audit> {
+        self.workers.iter().map(Worker::audit).collect()
+    }
+
+    fn look(&mut self) {
+        let audits = self.audits();
+        let mut net = self.net.borrow_mut();
+        self.checks.look(audits, &mut net, &self.cluster, &self.commons, &self.weather);
+    }
+
+    // ---- Applications.
+
+    fn application(&mut self) {
+        let wanted = self.weather.applications;
+        if !self.winding_up && self.applications.len() < wanted && self.dice.one_in(4) {
+            return self.dial();
+        }
+        if !self.cancelers.is_empty() && self.dice.one_in(3) {
+            return self.canceler();
+        }
+        if self.applications.is_empty() {
+            return;
+        }
+        let at = self.dice.under(self.applications.len());
+        self.applications[at].act(&self.weather);
+        if self.applications[at].is_gone() {
+            let gone = self.applications.swap_remove(at);
+            self.answers += gone.answers;
+        } else if !self.winding_up && self.dice.one_in(self.weather.rates.cancels) {
+            self.cancel(at);
+        }
+    }
+
+    fn dial(&mut self) {
+        let Some(link) = self.net.borrow_mut().dial() else { return };
+        let id = self.next_application;
+        self.next_application += 1;
+        let (net, dice) = (self.net.clone(), self.dice.split());
+        self.applications.push(Application::new(id, link, net, dice, &self.weather));
+        if self.dice.one_in(self.weather.rates.accept_fails) {
+            self.net.borrow_mut().run_out_of_files(1);
+        }
+    }
+
+    /// An application asks for a cancel, with the right key as a rule.
+    fn cancel(&mut self, at: usize) {
+        let app = &mut self.applications[at];
+        let Some((pid, mut key)) = app.key.clone() else { return };
+        let Some(link) = self.net.borrow_mut().dial() else { return };
+        if self.dice.one_in(5) {
+            let last = key.len() - 1;
+            key[last] ^= 1;
+        } else {
+            app.cancels += 1;
+            *self.cluster.asked.entry(app.id).or_insert(0) += 1;
+        }
+        let mut outbox = Bytes::default();
+        write::client::cancel_request(outbox.end(), pid, &key);
+        self.cancelers.push(Canceler { link, outbox, inbox: Bytes::default() });
+    }
+
+    fn canceler(&mut self) {
+        let at = self.dice.under(self.cancelers.len());
+        let canceler = &mut self.cancelers[at];
+        let mut net = self.net.borrow_mut();
+        let room = net.room(canceler.link);
+        let count = self.weather.wire.piece(&mut self.dice, canceler.outbox.len().min(room));
+        net.write(canceler.link, &canceler.outbox.as_slice()[..count]);
+        canceler.outbox.skip(count);
+        let ended = net.read(canceler.link, 100, &mut canceler.inbox).is_some();
+        assert!(canceler.inbox.is_empty(), "a cancel was answered");
+        let tired = self.dice.one_in(100);
+        if ended || tired {
+            let link = self.cancelers.swap_remove(at).link;
+            net.leave(link, if tired { End::Reset } else { End::Eof });
+        }
+    }
+
+    // ---- Admins.
+
+    fn admin(&mut self) {
+        if !self.winding_up && self.admins.len() < self.weather.admins && self.dice.one_in(4) {
+            let Some(link) = self.net.borrow_mut().dial() else { return };
+            self.admins.push(Admin::new(link, self.net.clone(), self.dice.split()));
+            return;
+        }
+        if self.admins.is_empty() {
+            return;
+        }
+        let at = self.dice.under(self.admins.len());
+        self.admins[at].act(&self.weather);
+        if self.admins[at].is_gone {
+            self.admins.swap_remove(at);
+        }
+    }
+
+    // ---- Time, and the slow side.
+
+    fn time(&mut self) {
+        let ns = self.dice.under(self.weather.tick_ns) as u64;
+        self.pass(ns);
+        if self.dice.one_in(self.weather.rates.leaps) {
+            let most = if self.weather.timeouts { 3_000_000_000 } else { 200_000_000 };
+            let ns = self.dice.under(most) as u64;
+            self.pass(ns);
+        }
+        self.errand();
+    }
+
+    fn errand(&mut self) {
+        let Some(errand) = self.errands.borrow_mut().pop_front() else { return };
+        match errand {
+            Errand::Derive { worker, party, job } => {
+                let key = job.key();
+                let derived = secrets::derive(job);
+                self.commons.mail(worker, Mail::Derived { party, key, derived });
+            }
+            Errand::Resolve { worker, name } => {
+                let addresses = Err("there is no such host".to_owned());
+                self.commons.mail(worker, Mail::Resolved { name, addresses });
+            }
+            Errand::Reload { ask } => {
+                self.edition += 1;
+                let fresh = config::parse(&self.weather.config(self.edition));
+                let fresh = fresh.expect("a good configuration");
+                let (config, diff) = config::reload(&self.site.config, fresh);
+                self.move_over(config, diff, ask);
+            }
+            Errand::Set { ask, key, value } => {
+                let mut config = self.site.config.clone();
+                config::set_runtime(&mut config, &key, &value).expect("a good value");
+                self.move_over(config, Diff::default(), ask);
+            }
+            Errand::Shutdown { .. } | Errand::Finished { .. } => {}
+        }
+    }
+
+    fn move_over(&mut self, config: Config, diff: Diff, ask: Ask) {
+        self.site = Arc::new(site(config, diff, &self.weather));
+        let order = Order::Site(self.site.clone(), self.commons.next_epoch());
+        for worker in 0..self.commons.workers() {
+            let order = order.clone();
+            self.commons.mail(WorkerId(worker), Mail::Order { order, ask: None });
+        }
+        self.commons.mail(ask.from, Mail::Answer { ask, answer: Answer::Done });
+    }
+
+    // ---- The end.
+
+    /// Liveness: with the faults off and time running, everybody is answered and goes.
+    fn wind_up(&mut self) {
+        self.settle();
+        self.winding_up = true;
+        self.cluster.clear_up();
+        for app in &mut self.applications {
+            app.winding_up = true;
+        }
+        for mut admin in std::mem::take(&mut self.admins) {
+            admin.leave();
+        }
+        let link = self.net.borrow_mut().dial().expect("the door is open");
+        let tidy = Admin::new(link, self.net.clone(), self.dice.split());
+        self.admins.push(tidy.to_tidy_up(&self.weather));
+        self.weather.pace = [30, 30, 30, 3, 10];
+        let limit = self.steps + 300_000;
+        while !(self.applications.is_empty() && self.admins.is_empty() && self.cancelers.is_empty())
+        {
+            self.step();
+            if self.steps.is_multiple_of(64) {
+                self.pass(5_000_000);
+            }
+            if self.steps > limit {
+                let left: Vec<_> = self.applications.iter().map(Application::describe).collect();
+                panic!(
+                    "{} clients, {} admins and {} cancels have no end:\n{}",
+                    left.len(),
+                    self.admins.len(),
+                    self.cancelers.len(),
+                    left.join("\n")
+                );
+            }
+        }
+        for _ in 0..2000 {
+            self.turn();
+            self.cluster.act(&self.weather, self.clock.get());
+            self.errand();
+            self.pass(500_000);
+            self.steps += 1;
+        }
+        self.look();
+        checks::everything_is_given_back(&self.audits());
+    }
+
+    /// All mail is read and answered, while nobody else does anything: then nobody waits by an
+    /// idle server.
+    fn settle(&mut self) {
+        for _ in 0..1000 {
+            for at in 0..self.workers.len() {
+                self.workers[at].turn();
+            }
+            if self.net.borrow().is_idle() {
+                break;
+            }
+        }
+        if self.net.borrow().is_idle() {
+            checks::nobody_waits_by_an_idle_server(&self.audits());
+        }
+    }
+}
+
+fn site(config: Config, diff: Diff, weather: &Weather) -> Site {
+    let (userlist, flaws) = Userlist::parse(secrets::userlist(weather.logins.stored).as_bytes());
+    assert!(flaws.is_empty(), "a good userlist");
+    let tracked = Tracked::new(config.settings.track_extra_parameters.iter().map(String::as_str));
+    let decoy = Arc::new(Decoy::new([3; 32], 1, Form::Plain));
+    Site { config, userlist, tracked: Arc::new(tracked), decoy, diff, uid: 0 }
+}

@@ -1,0 +1,37 @@
+//! Seeds that once failed, and what was wrong.
+
+#[cfg(test)]
+mod tests {
+    use crate::play;
+
+    /// Each with the steps it was played for.
+    const SEEDS: [(u64, u64); 0] = [];
+
+    #[test]
+    fn what_once_failed_does_not_fail_again() {
+        for (seed, steps) in SEEDS {
+            println!("seed {seed}, {steps} steps");
+            play(seed, steps);
+        }
+    }
+
+    /// The same few hundred worlds each time, so that a change that breaks one is told at once.
+    #[test]
+    fn a_few_hundred_short_lives() {
+        for seed in 0..150 {
+            println!("seed {seed}");
+            play(seed, 1000);
+        }
+    }
+
+    /// And some that nobody has seen before. A failure prints the seed.
+    #[test]
+    fn fresh_lives() {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let start = now.map_or(1, |now| now.as_nanos() as u64);
+        for seed in start..start + 100 {
+            println!("failed? replay with: STEPS=1000 sim {seed}");
+            play(seed, 1000);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What simulated applications ask for: SQL that says who asks, and what is to come of it.
+//!
+//! `/*17.3*/r2;b;SET TimeZone='UTC'/**/` is request 3 of client 17. A statement that clients share
+//! says `/*-*/`, and who asks is the parameter that is bound to it.
+
+use std::borrow::Cow;
+
+/// Who asks, and which request of his it is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Ident {
+    pub(crate) client: u32,
+    pub(crate) request: u32,
+}
+
+impl std::fmt::Display for Ident {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.client, self.request)
+    }
+}
+
+impl Ident {
+    pub(crate) fn read(text: &[u8]) -> Option<Self> {
+        let (client, request) = std::str::from_utf8(text).ok()?.split_once('.')?;
+        Some(Self { client: client.parse().ok()?, request: request.parse().ok()? })
+    }
+}
+
+/// A query's text, taken apart.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Text<'a> {
+    Empty,
+    /// Of an application. `None`: whoever binds it.
+    Script { who: Option<Ident>, ops: &'a [u8] },
+    /// The pooler's own.
+    Own(&'a [u8]),
+    /// A script that is not whole: somebody else's bytes are in it.
+    Garbled,
+}
+
+pub(crate) fn text(query: &[u8]) -> Text<'_> {
+    if query.is_empty() {
+        return Text::Empty;
+    }
+    let Some(rest) = query.strip_prefix(b"/*") else {
+        return if query.contains(&b'/') { Text::Garbled } else { Text::Own(query) };
+    };
+    let Some(end) = rest.windows(2).position(|two| two == b"*/") else { return Text::Garbled };
+    let Some(ops) = rest[end + 2..].strip_suffix(b"/**/") else { return Text::Garbled };
+    match &rest[..end] {
+        b"-" => Text::Script { who: None, ops },
+        who => match Ident::read(who) {
+            Some(who) => Text::Script { who: Some(who), ops },
+            None => Text::Garbled,
+        },
+    }
+}
+
+/// One statement.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Op<'a> {
+    /// `r3` or `r3,500`: rows, each padded.
+    Rows { count: u32, pad: usize },
+    Begin,
+    Commit,
+    Rollback,
+    Fail,
+    Notice,
+    /// `z20`: a row, after so many milliseconds.
+    Slow { ms: u32 },
+    Set { name: &'a [u8], value: Cow<'a, [u8]> },
+    /// `j5`: something in the session that no parameter tells.
+    Junk(u32),
+    /// `i0`: COPY FROM STDIN, or `i3`: which fails at the third CopyData.
+    CopyIn { fails_at: u32 },
+    /// `o3,500`: COPY TO STDOUT; `O3,500`: which fails at its end.
+    CopyOut { chunks: u32, pad: usize, fails: bool },
+    DeallocateAll,
+    DiscardAll,
+    ResetAll,
+    /// The server dies of it.
+    Crash,
+    /// It cannot be parsed.
+    Nonsense,
+}
+
+impl Op<'_> {
+    /// Whether it ends a transaction, and so is welcome in a failed one.
+    pub(crate) fn ends_transaction(&self) -> bool {
+        matches!(self, Self::Commit | Self::Rollback)
+    }
+
+    /// Whether it has columns.
+    pub(crate) fn returns_rows(&self) -> bool {
+        matches!(self, Self::Rows { .. } | Self::Slow { .. })
+    }
+}
+
+/// The first statement of `text`, and what comes behind it.
+pub(crate) fn split(text: &[u8]) -> (&[u8], &[u8]) {
+    let mut quoted = false;
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            b'\'' => quoted = !quoted,
+            b';' if !quoted => return (&text[..at], &text[at + 1..]),
+            _ => {}
+        }
+    }
+    (text, &[])
+}
+
+pub(crate) fn op(statement: &[u8]) -> Op<'_> {
+    let (Some(first), rest) = (statement.first(), statement.get(1..).unwrap_or_default()) else {
+        return Op::Nonsense;
+    };
+    match statement {
+        b"b" => return Op::Begin,
+        b"c" => return Op::Commit,
+        b"k" => return Op::Rollback,
+        b"f" => return Op::Fail,
+        b"n" => return Op::Notice,
+        b"x" => return Op::Crash,
+        b"da" => return Op::DeallocateAll,
+        b"di" | b"DISCARD ALL" => return Op::DiscardAll,
+        b"ra" => return Op::ResetAll,
+        b"select 1" => return Op::Rows { count: 1, pad: 0 },
+        _ => {}
+    }
+    if let Some(set) = statement.strip_prefix(b"SET ") {
+        return assignment(set, b'=').unwrap_or(Op::Nonsense);
+    }
+    if let Some(set) = statement.strip_prefix(b"SELECT pg_catalog.set_config('") {
+        let set = set.strip_suffix(b",false)").unwrap_or_default();
+        let Some(end) = set.iter().position(|byte| *byte == b'\'') else { return Op::Nonsense };
+        let value = set[end..].strip_prefix(b"',").and_then(literal);
+        return value.map_or(Op::Nonsense, |value| Op::Set { name: &set[..end], value });
+    }
+    let Some((one, two)) = numbers(rest) else { return Op::Nonsense };
+    match first {
+        b'r' => Op::Rows { count: one, pad: two },
+        b'z' => Op::Slow { ms: one },
+        b'j' => Op::Junk(one),
+        b'i' => Op::CopyIn { fails_at: one },
+        b'o' => Op::CopyOut { chunks: one, pad: two, fails: false },
+        b'O' => Op::CopyOut { chunks: one, pad: two, fails: true },
+        _ => Op::Nonsense,
+    }
+}
+
+fn numbers(text: &[u8]) -> Option<(u32, usize)> {
+    let text = std::str::from_utf8(text).ok()?;
+    match text.split_once(',') {
+        Some((one, two)) => Some((one.parse().ok()?, two.parse().ok()?)),
+        None => Some((text.parse().ok()?, 0)),
+    }
+}
+
+fn assignment(text: &[u8], between: u8) -> Option<Op<'_>> {
+    let at = text.iter().position(|byte| *byte == between)?;
+    Some(Op::Set { name: &text[..at], value: literal(&text[at + 1..])? })
+}
+
+/// `'it''s'`, or `E'\x5c'` in which bytes are told by their codes.
+fn literal(text: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let (escaped, quoted) = match text.strip_prefix(b"E") {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let mut inside = quoted.strip_prefix(b"'")?.strip_suffix(b"'")?;
+    if !inside.contains(&b'\'') && !inside.contains(&b'\\') {
+        return Some(Cow::Borrowed(inside));
+    }
+    let mut value = Vec::with_capacity(inside.len());
+    while let Some((byte, rest)) = inside.split_first() {
+        inside = rest;
+        match byte {
+            b'\'' => inside = inside.strip_prefix(b"'")?,
+            b'\\' if escaped => {
+                let code = std::str::from_utf8(inside.strip_prefix(b"x")?.get(..2)?).ok()?;
+                value.push(u8::from_str_radix(code, 16).ok()?);
+                inside = &inside[3..];
+                continue;
+            }
+            _ => {}
+        }
+        value.push(*byte);
+    }
+    Some(Cow::Owned(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_taken_apart() {
+        let who = Some(Ident { client: 17, request: 3 });
+        assert_eq!(text(b"/*17.3*/r2/**/"), Text::Script { who, ops: b"r2" });
+        assert_eq!(text(b"/*17.3*/r2/**"), Text::Garbled);
+        assert_eq!(text(b"SET a='b'"), Text::Own(b"SET a='b'"));
+        let (first, rest) = split(b"SET TimeZone='a;b';r1");
+        assert_eq!((first, rest), (&b"SET TimeZone='a;b'"[..], &b"r1"[..]));
+        let value = Cow::Borrowed(&b"a;b"[..]);
+        assert_eq!(op(first), Op::Set { name: b"TimeZone", value });
+        assert_eq!(op(b"o3,50"), Op::CopyOut { chunks: 3, pad: 50, fails: false });
+    }
+
+    #[test]
+    fn quotes_are_undone() {
+        assert_eq!(literal(b"'it''s'").as_deref(), Some(&b"it's"[..]));
+        assert_eq!(literal(br"E'\x5c\x27;'").as_deref(), Some(&br"\';"[..]));
+        assert_eq!(literal(b"'it's'"), None);
+    }
+}
