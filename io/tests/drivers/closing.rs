@@ -186,6 +186,22 @@ fn dialling_can_be_given_up() {
     });
 }
 
+/// The same at a unix socket, where the kernel waits in another way.
+#[test]
+fn dialling_a_busy_unix_socket_can_be_given_up() {
+    over_each(|world| {
+        let name = format!("@busy-{}-{}", std::process::id(), world.name);
+        let to = Address::Unix(name.into());
+        let Address::Unix(path) = &to else { unreachable!() };
+        let _listener = io::listen_unix(path, 0, None, None).unwrap();
+        let dialled: Vec<_> = (0..4).map(|_| world.connect(&to)).collect();
+        world.until_quiet();
+        assert!(dialled.iter().any(|conn| world.said(*conn).connected.is_none()));
+        dialled.iter().for_each(|conn| world.driver.abort(*conn));
+        world.until("closed", |world| dialled.iter().all(|conn| world.said(*conn).closed));
+    });
+}
+
 /// A cancel request: dial, write, hang up, all before the connection is up.
 #[test]
 fn finish_while_dialling_still_sends() {
