@@ -34,11 +34,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         match action {
             Action::Link { client, server } => self.link(client.0, server.0),
             Action::Want { count } => self.open_servers(pool, count),
-            Action::Decline => {
-                let mut calls = Vec::new();
-                self.commons.bank().declined(pool, self.me, &mut calls);
-                self.deliver(calls);
-            }
+            Action::Decline => self.decline(pool),
             Action::Check { server } => self.check_server(server.0),
             Action::Close { server, reason } => {
                 let obsolete = self.room(pool).map_or("obsolete connection", |r| r.obsolete_because);
@@ -98,11 +94,29 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     pub(crate) fn called(&mut self, pool: PoolId, calling: Calling) {
         let now = self.now;
-        self.with_pool(pool, |pool, out| match calling {
-            Calling::Retry => pool.retry(now, out),
-            Calling::Evict => pool.evict(now, out),
-            Calling::Refuse => pool.refuse_all(RefuseReason::LoginFailed, out),
-        });
+        if self.room(pool).is_none() {
+            // Nobody uses it here any more; the bank may call somebody else.
+            return self.decline(pool);
+        }
+        match calling {
+            // Those who wait for a server of their own are in no line, and come first.
+            Calling::Retry if self.serve_replica_of(pool) => {}
+            Calling::Retry => self.with_pool(pool, |pool, out| pool.retry(now, out)),
+            Calling::Evict => self.with_pool(pool, |pool, out| pool.evict(now, out)),
+            Calling::Refuse => {
+                // Somebody may have logged in since.
+                if self.commons.bank().cached_error(pool).is_some() {
+                    let reason = RefuseReason::LoginFailed;
+                    self.with_pool(pool, |pool, out| pool.refuse_all(reason, out));
+                }
+            }
+        }
+    }
+
+    fn decline(&mut self, pool: PoolId) {
+        let mut calls = Vec::new();
+        self.commons.bank().declined(pool, self.me, &mut calls);
+        self.deliver(calls);
     }
 
     fn refuse(&mut self, client: u32, pool: PoolId, reason: RefuseReason) {

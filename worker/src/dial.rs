@@ -262,6 +262,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         let entry = slot(self.servers.insert(server));
         self.set_role(conn, Role::Server(entry));
         self.open_room_of(pool, &name, &user);
+        if self.room(pool).is_none() {
+            // Its database was removed while it travelled.
+            self.hang_up_on_server(entry, "database removed", true);
+            return;
+        }
         let now = self.now;
         self.with_pool(pool, |pool, out| {
             pool.arrived(ServerId(entry), opened_at, epoch, now, out);

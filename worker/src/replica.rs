@@ -1,10 +1,10 @@
 //! Replication clients: each has a server to itself, and every byte passes as it is.
 
 use io::Driver;
-use pool::{Answer, ClientId, ServerId};
+use pool::{Answer, ClientId, PoolId, ServerId};
 use session::login::Facts;
 
-use crate::client::{State, WaitingFor};
+use crate::client::{Client, State, WaitingFor};
 use crate::end::Why;
 use crate::server::Replica;
 use crate::slot;
@@ -27,11 +27,21 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.ask_for_replica(slot);
     }
 
-    fn ask_for_replica(&mut self, slot: u32) {
+    /// The bank called: the first in `pool` who waits for a server of its own asks again. Whether
+    /// somebody did.
+    pub(crate) fn serve_replica_of(&mut self, pool: PoolId) -> bool {
+        let waits = |client: &Client| client.pool == pool && waits_for_replica(client);
+        let waiting = self.clients.iter().filter(|(_, client)| waits(client));
+        let first = waiting.min_by_key(|(_, client)| client.since).map(|(index, _)| slot(index));
+        first.is_some_and(|first| self.ask_for_replica(first))
+    }
+
+    /// Whether it was given a slot.
+    fn ask_for_replica(&mut self, slot: u32) -> bool {
         let client = &self.clients[slot as usize];
         let (pool, waited) = (client.pool, self.now.since(client.since));
         if self.room(pool).is_none_or(|room| room.pool.is_paused()) {
-            return;
+            return false;
         }
         let mut calls = Vec::new();
         let answer = self.commons.bank().ask_dedicated(pool, self.me, waited, self.now, &mut calls);
@@ -41,17 +51,15 @@ impl<D: Driver, W: World> Worker<D, W> {
         {
             let client = ClientId(slot);
             self.dial(pool, Some((client, replica)));
+            return true;
         }
+        false
     }
 
     /// Those who wait for a server of their own ask again.
     pub(crate) fn tick_replicas(&mut self) {
-        let waits = |client: &crate::client::Client| {
-            matches!(client.state, State::Waiting(WaitingFor::Replica))
-                && client.card.replica.is_some()
-        };
-        let waiting: Vec<u32> =
-            self.clients.iter().filter(|(_, c)| waits(c)).map(|(index, _)| slot(index)).collect();
+        let waiting = self.clients.iter().filter(|(_, client)| waits_for_replica(client));
+        let waiting: Vec<u32> = waiting.map(|(index, _)| slot(index)).collect();
         for index in waiting {
             self.ask_for_replica(index);
         }
@@ -82,4 +90,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         let why = error.map_or(Why::text("login failed"), Why::Server);
         self.client_leaves(client.0, why);
     }
+}
+
+/// Whether it has not even been dialled for yet.
+fn waits_for_replica(client: &Client) -> bool {
+    matches!(client.state, State::Waiting(WaitingFor::Replica)) && client.card.replica.is_some()
 }

@@ -50,6 +50,7 @@ pub(crate) struct Room {
 /// How long things may take here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terms {
+    pub(crate) wait: Option<Duration>,
     pub(crate) query: Option<Duration>,
     pub(crate) idle_transaction: Option<Duration>,
     pub(crate) transaction: Option<Duration>,
@@ -192,6 +193,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             pqexec: !settings.disable_pqexec,
         };
         room.terms = Terms {
+            wait: config.query_wait_timeout(database, row),
             query: config.query_timeout(database, row),
             idle_transaction: config.idle_transaction_timeout(database, row),
             transaction: config.transaction_timeout(database, row),

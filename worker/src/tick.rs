@@ -58,6 +58,11 @@ impl<D: Driver, W: World> Worker<D, W> {
                 State::Idle if terms().is_some_and(|terms| passed(terms.client_idle)) => {
                     Some(Late::Idle)
                 }
+                State::Waiting(crate::client::WaitingFor::Replica)
+                    if terms().is_some_and(|terms| passed(terms.wait)) =>
+                {
+                    Some(Late::Line)
+                }
                 State::Closing if passed(Some(LINGER)) => Some(Late::Closing),
                 State::Linked(server) => self.linked_late(client, server.0),
                 _ => None,
@@ -100,6 +105,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let reason = match late {
             Late::Login => "client_login_timeout",
             Late::Welcome => "client_login_timeout (server down)",
+            Late::Line => "query_wait_timeout",
             Late::Cancel => "cancel_wait_timeout",
             Late::Idle => "client_idle_timeout",
             Late::Query => "query timeout",
@@ -182,6 +188,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 enum Late {
     Login,
     Welcome,
+    Line,
     Cancel,
     Idle,
     Query,
