@@ -189,6 +189,8 @@ impl Backend {
             ..Report::default()
         };
         say::error_response(&mut self.held, &report);
+        // PostgreSQL does not let an error wait.
+        self.flush();
     }
 
     fn ready(&mut self) {

@@ -35,6 +35,10 @@ pub(crate) struct World {
     chunk: usize,
     /// Servers closed because they were spoilt.
     pub(crate) closed: usize,
+    /// How often a client had to wait for an answer.
+    pub(crate) held: usize,
+    /// How often parameters were set.
+    pub(crate) set: usize,
     /// Whether servers speak up while nobody uses them.
     pub(crate) noisy: bool,
 }
@@ -130,6 +134,8 @@ impl World {
             noisy: dice.one_in(2),
             dice,
             closed: 0,
+            held: 0,
+            set: 0,
         }
     }
 
@@ -217,6 +223,7 @@ impl World {
         if differing(&client.side.vars, &server.side.vars, &mut sql) {
             server.side.own(Own::Set, &sql, &mut out);
             server.sent.extend(out);
+            self.set += 1;
         }
         self.client_said(number, &bytes);
         true
@@ -228,6 +235,7 @@ impl World {
         let server = &mut servers[client.server.expect("linked")];
         let said = from_client(&mut client.side, &mut server.side, statements, rules, bytes, flow);
         let said = said.expect("nothing wrong with it");
+        self.held += usize::from(said == Said::Held);
         assert_ne!(said, Said::Terminate, "nobody said goodbye");
         assert_eq!(said == Said::Held, client.side.is_held());
         flow.to_client.iter(bytes).for_each(|run| client.heard.extend_from_slice(run));
