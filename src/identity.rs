@@ -32,6 +32,17 @@ pub(crate) fn become_user(name: &str) -> Result<(), String> {
     nix::unistd::setuid(user.uid).map_err(fail)
 }
 
+/// Raise the soft limit of open files as far as it is wanted and allowed. A limit that stays too
+/// low shows in the log line that follows.
+pub(crate) fn raise_fd_limit(wanted: u64) {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < wanted
+    {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
+    }
+}
+
 pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }

@@ -289,7 +289,7 @@ settings! {
         "Whether servers are spoken to in TLS. require and stricter are refused for now.";
     service_name: Option<String>, MaybeText, NULL, No, WINDOWS,
         "Another name for job_name.";
-    so_reuseport: bool, Flag, "0", No, PEERS,
+    so_reuseport: bool, Flag, "0", No, Now,
         "1 lets several processes listen on the same port.";
     stats_period: u32, POSITIVE, "60", Yes, Now,
         "Seconds that averages are taken over, and between the log's lines of them.";
@@ -328,8 +328,7 @@ settings! {
         "Group that owns the Unix socket; empty leaves it alone.";
     unix_socket_mode: u32, Int(0, 0o7777), "0777", No, Now,
         "Permissions of the Unix socket, octal when written with a leading 0.";
-    user: Option<String>, MaybeText, NULL, No,
-        NotYet("changing the user is not supported yet: start as the user who is meant"),
+    user: Option<String>, MaybeText, NULL, No, Now,
         "System user to become when started as root.";
     verbose: u32, ANY, NULL, Yes, Now,
         "How much is logged beyond the usual; each -v adds one.";

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use crate::{Address, Buf, Conn, Done, Driver, Listener, Readiness, Socket, Tuning, Uring, Waker};
+use crate::{Address, Buf, Buffers, Conn, Done, Driver, Listener, Readiness, Socket, Tuning, Uring, Waker};
 
 /// Which driver is wanted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -105,6 +105,14 @@ impl Driver for AnyDriver {
 
     fn waker(&self) -> Waker {
         either!(self, driver => driver.waker())
+    }
+
+    fn fd(&self, conn: Conn) -> Option<i32> {
+        either!(self, driver => Driver::fd(driver, conn))
+    }
+
+    fn buffers(&self) -> Buffers {
+        either!(self, driver => driver.buffers())
     }
 
     fn tune(&mut self, tuning: &Tuning) {

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::BufRingEntry;
 
+use crate::Buffers;
+
 /// The length of one buffer.
 pub(crate) const BUFFER: usize = 16 * 1024;
 /// Buffers in use from the beginning. Must divide [`BUFFERS_MAX`].
@@ -82,6 +84,13 @@ impl Lender {
     /// Whether any buffer is at home.
     pub(crate) fn has_any(&self) -> bool {
         self.at_home.get() > 0
+    }
+
+    /// Buffers in use: holding bytes, and free for some.
+    pub(crate) fn counts(&self) -> Buffers {
+        let free = usize::from(self.at_home.get());
+        let used = usize::from(self.in_use.get()).saturating_sub(free);
+        Buffers { size: BUFFER, used, free }
     }
 
     #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::bell::Bell;
 use crate::lender::{BUFFER, Lender};
 use crate::outbox::{Flight, Outbox, Outboxes, Place};
 use crate::slots::Slots;
-use crate::{Address, Buf, Conn, Done, Driver, Listener, Socket, Tuning, Waker, socket};
+use crate::{Address, Buf, Buffers, Conn, Done, Driver, Listener, Socket, Tuning, Waker, socket};
 use accept::Ear;
 
 mod accept;
@@ -622,6 +622,14 @@ impl Driver for Readiness {
 
     fn waker(&self) -> Waker {
         Waker(self.bell.clone())
+    }
+
+    fn fd(&self, conn: Conn) -> Option<i32> {
+        Some(self.links.at(conn)?.fd.as_ref()?.as_raw_fd())
+    }
+
+    fn buffers(&self) -> Buffers {
+        self.lender.counts()
     }
 
     fn tune(&mut self, tuning: &Tuning) {

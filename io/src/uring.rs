@@ -30,7 +30,7 @@ use crate::bell::Bell;
 use crate::lender::{BUFFERS_MAX, Lender};
 use crate::outbox::{Flight, Outbox, Outboxes};
 use crate::slots::Slots;
-use crate::{Address, Buf, Conn, Done, Driver, Listener, Socket, Tuning, Waker, socket};
+use crate::{Address, Buf, Buffers, Conn, Done, Driver, Listener, Socket, Tuning, Waker, socket};
 use accept::Ear;
 use link::{Flying, Link, Sending, Stage};
 use ring::{Completion, Ring};
@@ -720,6 +720,14 @@ impl Driver for Uring {
 
     fn waker(&self) -> Waker {
         Waker(self.bell.clone())
+    }
+
+    fn fd(&self, conn: Conn) -> Option<i32> {
+        Some(self.links.at(conn)?.fd.as_ref()?.as_raw_fd())
+    }
+
+    fn buffers(&self) -> Buffers {
+        self.lender.counts()
     }
 
     fn tune(&mut self, tuning: &Tuning) {

@@ -269,7 +269,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         if let Some(text) = refused {
             return self.client_leaves(slot, Why::text(text));
         }
-        let pool_user: Arc<str> = database.user.as_deref().map_or(wish.user.clone(), Arc::from);
+        let pool_user: Arc<str> = database.user.as_deref().map_or_else(|| wish.user.clone(), Arc::from);
         let pool = self.room_for(&wish.database, &pool_user, &database);
         let key = self.new_key(slot, wish.facts.minor);
         let client = &mut self.clients[slot as usize];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use admin::{PauseState, View};
 use io::Driver;
-use pool::PoolId;
+use pool::{Instant, PoolId};
 
 use crate::client::State;
 use crate::end::Why;
@@ -60,6 +60,8 @@ pub enum Shutdown {
 pub(crate) struct Standing {
     pub(crate) all_paused: bool,
     pub(crate) suspended: bool,
+    /// SUSPEND is under way since then; what is not flushed in time is closed.
+    flushing_since: Option<Instant>,
     pub(crate) databases: BTreeMap<Arc<str>, Marks>,
     pub(crate) shutdown: Option<Shutdown>,
     /// This worker has nothing more to wait for.
@@ -120,6 +122,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             Order::Resume(scope) => self.resume(&scope),
             Order::Suspend => {
                 self.standing.suspended = true;
+                self.standing.flushing_since = Some(self.now);
                 self.regulate_all();
                 return self.wait_until(Until::Flushed, ask);
             }
@@ -160,6 +163,29 @@ impl<D: Driver, W: World> Worker<D, W> {
         {
             self.standing.finished = true;
             self.world.errand(Errand::Finished { worker: self.me });
+        }
+    }
+
+    /// `suspend_timeout`: whoever does not take its bytes by then is closed.
+    pub(crate) fn tick_suspend(&mut self) {
+        let limit = self.site.config.settings.suspend_timeout;
+        let late = |since: Instant| !limit.is_zero() && since.after(limit) <= self.now;
+        if !self.standing.flushing_since.is_some_and(late) {
+            return;
+        }
+        self.standing.flushing_since = None;
+        let unsent = |conn| self.driver.unsent(conn) > 0;
+        let clients = self.clients.iter().filter(|(_, client)| unsent(client.conn));
+        let clients: Vec<u32> = clients.map(|(slot, _)| crate::slot(slot)).collect();
+        let servers = self.servers.iter().filter(|(_, s)| s.conn.is_some_and(unsent));
+        let servers: Vec<u32> = servers.map(|(entry, _)| crate::slot(entry)).collect();
+        for slot in clients {
+            let conn = self.clients[slot as usize].conn;
+            self.client_leaves(slot, Why::text("suspend_timeout"));
+            self.driver.abort(conn);
+        }
+        for entry in servers {
+            self.server_dies(entry, "suspend_timeout");
         }
     }
 
@@ -233,6 +259,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             Some(name) => self.marks_mut(name).paused = false,
         }
+        self.standing.flushing_since = None;
         if mem::replace(&mut self.standing.suspended, false) {
             self.regulate_all();
         }

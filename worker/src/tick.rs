@@ -19,10 +19,12 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.tick_servers();
         self.tick_cancellers();
         self.tick_doors();
+        self.tick_suspend();
         if self.now >= self.next_maintenance {
             self.next_maintenance = self.now.after(MAINTENANCE);
             self.top_up();
             self.tick_replicas();
+            self.fast_close();
             self.sweep_rooms();
         }
         self.tick_stats();
@@ -174,6 +176,31 @@ impl<D: Driver, W: World> Worker<D, W> {
             while self.commons.bank().ask_min(id, self.me, self.now) {
                 self.dial(id, None);
             }
+        }
+    }
+
+    /// `server_fast_close`: a session whose server is obsolete ends with its transaction, not when its
+    /// client leaves.
+    fn fast_close(&mut self) {
+        if !self.site.config.settings.server_fast_close {
+            return;
+        }
+        let mut closing = Vec::new();
+        for (entry, server) in &self.servers {
+            let id = pool::ServerId(crate::slot(entry));
+            let Some(room) = self.room(server.pool) else { continue };
+            let resting = !server.side.owes() && !server.side.in_transaction();
+            if server.client.is_some()
+                && server.replica.is_none()
+                && room.mode() == session::Mode::Session
+                && resting
+                && room.pool.is_obsolete(id)
+            {
+                closing.push((id.0, room.obsolete_because));
+            }
+        }
+        for (entry, reason) in closing {
+            self.server_dies(entry, reason);
         }
     }
 
