@@ -30,6 +30,9 @@ pub(crate) struct Ledger {
     undo: VecDeque<(u64, Undo)>,
 }
 
+/// Entries enough for any pipeline whose end is in sight.
+const LONG: usize = 1024;
+
 /// What one message owes.
 #[derive(Debug)]
 pub(crate) struct Entry {
@@ -241,6 +244,12 @@ impl Ledger {
         }
         seen.synced = entries.any(|entry| entry.what == What::Sync);
         seen
+    }
+
+    /// Whether so much is owed already that nothing more should be answered by us: only what is
+    /// really sent is slowed down by a server that is slow to take it.
+    pub(crate) fn is_long(&self) -> bool {
+        self.entries.len() >= LONG
     }
 
     /// Whether nothing unanswered can change what the server has or what state it is in, other than

@@ -274,7 +274,7 @@ impl Outward<'_> {
         let name: Arc<[u8]> = parse.name.into();
         match standing {
             Standing::Open => return Next::Hold,
-            Standing::Prepared if certain => {
+            Standing::Prepared if certain && !self.server.ledger.is_long() => {
                 self.flow.counted.client_parses += 1;
                 self.fake(What::ParseFaked, &name, Some(statement));
                 return Next::On;
@@ -372,11 +372,17 @@ impl Outward<'_> {
         }
         match self.client.meaning(name, &self.server.ledger) {
             Meaning::Open => return Next::Hold,
+            Meaning::Statement(_, name) if self.server.ledger.is_long() => {
+                self.give_name(&name, None);
+                self.owe(What::Close, None);
+                self.say(|out| write::client::close(out, Namespace::Statement, NOBODY));
+            }
             // The statement stays on the server, for others and for next time.
             Meaning::Statement(_, name) => self.fake(What::CloseFaked, &name, None),
             // One of ours, which is not this client's to close.
             Meaning::Nothing if name.starts_with(PREFIX) => {
-                self.fake(What::CloseFaked, &name.into(), None);
+                self.owe(What::Close, None);
+                self.say(|out| write::client::close(out, Namespace::Statement, NOBODY));
             }
             // Perhaps it was made by an SQL PREPARE.
             Meaning::Nothing => self.pass_as(message, What::Close),

@@ -523,6 +523,52 @@ fn big_messages_are_not_kept() {
     assert_eq!(passed, stream.len() + b"PGBOUNCER_1".len() - b"s".len());
 }
 
+/// A client that piles up what we answer ourselves, behind a query that takes for ever, is slowed
+/// down by the server like any other.
+#[test]
+fn nothing_piles_up_without_end() {
+    let mut pair = pair();
+    pair.ask(script().parse("s", "select 1").sync());
+    pair.say(&script().query("select pg_sleep(1e9)").0);
+    pair.backend.out.clear();
+    pair.backend.log.clear();
+    for _ in 0..5000 {
+        pair.say(&script().close(Namespace::Statement, "s").parse("s", "select 1").0);
+    }
+    assert!(pair.backend.log.len() > 5000, "only {} were sent", pair.backend.log.len());
+}
+
+/// Whatever comes from either side, there is a verdict.
+#[test]
+fn garbage_is_judged() {
+    let mut dice = model::Dice(7);
+    for _ in 0..3000 {
+        let mut pair = prepared(2);
+        for _ in 0..8 {
+            let mut bytes = Vec::new();
+            for _ in 0..dice.under(6) {
+                let tag = dice.pick(b"PBDECSHQFdcfZTDC123nsItVGHWENAS");
+                let body: Vec<u8> =
+                    (0..dice.under(12)).map(|_| dice.pick(b"\0\0SPabIZ\x01")).collect();
+                let len = body.len() + 4 + dice.under(30) / 29;
+                bytes.push(tag);
+                bytes.extend(u32::try_from(len).expect("short").to_be_bytes());
+                bytes.extend(body);
+            }
+            let Pair { client, server, statements, rules, flow, .. } = &mut pair;
+            let fault = match dice.under(4) {
+                0 => from_server(server, Some(client), statements, rules, &bytes, flow).is_err(),
+                1 => from_server(server, None, statements, rules, &bytes, flow).is_err(),
+                2 => unlinked(client, &bytes).is_err(),
+                _ => from_client(client, server, statements, rules, &bytes, flow).is_err(),
+            };
+            if fault {
+                break;
+            }
+        }
+    }
+}
+
 /// There are a hundred thousand of them.
 #[test]
 fn an_idle_client_is_small() {
