@@ -10,7 +10,9 @@ use lexopt::prelude::{Long, Short, Value};
 pub(crate) enum Task {
     Run(Options),
     /// Read, validate and explain a configuration without starting.
-    Check { file: String },
+    Check {
+        file: String,
+    },
     Version,
     Help,
 }

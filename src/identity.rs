@@ -63,14 +63,20 @@ impl PidFile {
                 && pid != std::process::id().cast_signed()
                 && alive(pid)
             {
-                return Err(format!("pidfile exists, another instance running? ({path}, pid {pid})"));
+                return Err(format!(
+                    "pidfile exists, another instance running? ({path}, pid {pid})"
+                ));
             }
             // Left behind by a process that is no more.
             let _ = fs::remove_file(path);
         }
-        let mut file = fs::File::create(path).map_err(|error| format!("could not open pidfile '{path}': {error}"))?;
-        writeln!(file, "{}", std::process::id()).map_err(|error| format!("could not write pidfile '{path}': {error}"))?;
-        let path = Path::new(path).canonicalize().map_or(path.to_owned(), |path| path.display().to_string());
+        let mut file = fs::File::create(path)
+            .map_err(|error| format!("could not open pidfile '{path}': {error}"))?;
+        writeln!(file, "{}", std::process::id())
+            .map_err(|error| format!("could not write pidfile '{path}': {error}"))?;
+        let path = Path::new(path)
+            .canonicalize()
+            .map_or_else(|_| path.to_owned(), |path| path.display().to_string());
         Ok(Some(Self(path)))
     }
 }

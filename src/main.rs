@@ -24,7 +24,8 @@ const DAEMON: &str = "HOWDAH_DAEMON";
 
 fn main() -> ExitCode {
     let program = std::env::args().next().unwrap_or_default();
-    let name = Path::new(&program).file_name().map_or("howdah".into(), |n| n.to_string_lossy());
+    let name =
+        Path::new(&program).file_name().map_or_else(|| "howdah".into(), |n| n.to_string_lossy());
     match args::read(std::env::args_os().skip(1)) {
         Ok(Task::Version) => {
             print!("{}", args::version());

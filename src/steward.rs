@@ -1,7 +1,7 @@
 //! The main thread: starts the workers, hears signals, reads files again, and ends it all.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -22,13 +22,26 @@ use crate::sink::{Pen, Sink};
 /// Something for the main thread.
 pub(crate) enum Task {
     Signal(i32),
-    Reload { ask: Option<Ask> },
-    Set { ask: Ask, key: String, value: String },
-    Shutdown { how: Shutdown },
+    Reload {
+        ask: Option<Ask>,
+    },
+    Set {
+        ask: Ask,
+        key: String,
+        value: String,
+    },
+    Shutdown {
+        how: Shutdown,
+    },
     /// A worker has nothing more to wait for.
-    Finished { worker: WorkerId },
+    Finished {
+        worker: WorkerId,
+    },
     /// A worker's thread is over.
-    Gone { worker: WorkerId, panicked: bool },
+    Gone {
+        worker: WorkerId,
+        panicked: bool,
+    },
 }
 
 /// The process, once it runs.
@@ -168,7 +181,8 @@ impl Steward {
                 self.reload(None);
             }
             SIGTERM if leaving => {
-                self.pen.say(Level::Log, format_args!("got SIGTERM while shutting down, fast exit"));
+                self.pen
+                    .say(Level::Log, format_args!("got SIGTERM while shutting down, fast exit"));
                 self.shut_down(Shutdown::Immediate);
             }
             SIGTERM => {
@@ -182,8 +196,9 @@ impl Steward {
                 self.shut_down(Shutdown::Immediate);
             }
             SIGINT => {
-                let text =
-                    format_args!("got SIGINT, shutting down, waiting for all servers connections to be released");
+                let text = format_args!(
+                    "got SIGINT, shutting down, waiting for all servers connections to be released"
+                );
                 self.pen.say(Level::Log, text);
                 self.shut_down(Shutdown::WaitForServers);
             }

@@ -184,6 +184,13 @@ impl ServerSide {
         !self.ledger.is_empty()
     }
 
+    /// Whether it will not come to rest by itself: the client has to say more, be it the rest of a
+    /// COPY, a Sync, or the end of its transaction.
+    #[must_use]
+    pub fn awaits_client(&self) -> bool {
+        !self.ledger.owes_ready() || matches!(self.copy, Copying::In { .. } | Copying::Both)
+    }
+
     /// How many prepared statements it has.
     #[must_use]
     pub fn prepared(&self) -> usize {

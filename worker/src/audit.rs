@@ -37,6 +37,8 @@ pub struct ClientAudit {
     /// Since when it is in line, if it is.
     pub waiting: Option<Instant>,
     pub linked: Option<ServerId>,
+    pub state: &'static str,
+    pub reading: bool,
 }
 
 #[derive(Debug)]
@@ -71,6 +73,8 @@ impl<D: Driver, W: World> Worker<D, W> {
                 State::Linked(server) => Some(server),
                 _ => None,
             },
+            state: state_name(&client.state),
+            reading: client.reading,
         });
         let servers = self.servers.iter().map(|(entry, server)| {
             let slot = ServerId(crate::slot(entry));
@@ -90,5 +94,17 @@ impl<D: Driver, W: World> Worker<D, W> {
             cancellers: self.cancellers.len(),
             suspended: self.standing.suspended,
         }
+    }
+}
+
+fn state_name(state: &State) -> &'static str {
+    match state {
+        State::Login(_) => "login",
+        State::Idle => "idle",
+        State::Waiting(_) => "waiting",
+        State::Linked(_) => "linked",
+        State::Console(_) => "console",
+        State::Canceling => "canceling",
+        State::Closing => "closing",
     }
 }

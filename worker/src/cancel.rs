@@ -179,9 +179,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// so its server is closed.
     pub(crate) fn tick_cancellers(&mut self) {
         let now = self.now;
-        let late = |c: &Canceller| {
-            c.state != Going::Closing && c.since.after(CANCEL_TAKES_AT_MOST) <= now
-        };
+        let late =
+            |c: &Canceller| c.state != Going::Closing && c.since.after(CANCEL_TAKES_AT_MOST) <= now;
         let late: Vec<(u32, u32, u64)> = self
             .cancellers
             .iter()

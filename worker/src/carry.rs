@@ -37,7 +37,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             Action::Decline => self.decline(pool),
             Action::Check { server } => self.check_server(server.0),
             Action::Close { server, reason } => {
-                let obsolete = self.room(pool).map_or("obsolete connection", |r| r.obsolete_because);
+                let obsolete =
+                    self.room(pool).map_or("obsolete connection", |r| r.obsolete_because);
                 self.close_server(server.0, closing_words(reason, obsolete));
             }
             Action::Give { server, to } => self.give_server(server.0, to),
@@ -148,7 +149,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         let waits = |c: &Client| c.pool == pool && matches!(c.state, State::Waiting(_));
         let line = self.clients.iter().filter(|(_, client)| waits(client));
         if let Some((client, _)) = line.min_by_key(|(_, client)| client.since) {
-            self.log_client(crate::slot(client), Level::Warning, format_args!("taking connection from reserve_pool"));
+            self.log_client(
+                crate::slot(client),
+                Level::Warning,
+                format_args!("taking connection from reserve_pool"),
+            );
         }
     }
 }

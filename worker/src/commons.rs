@@ -87,7 +87,8 @@ impl<S> Commons<S> {
     /// The worker with the fewest clients; it counts one more from now on.
     #[must_use]
     pub fn deal(&self) -> WorkerId {
-        let least = self.loads.iter().enumerate().min_by_key(|(_, load)| load.load(Ordering::Relaxed));
+        let least =
+            self.loads.iter().enumerate().min_by_key(|(_, load)| load.load(Ordering::Relaxed));
         let worker = least.map_or(0, |(worker, _)| worker);
         self.loads[worker].fetch_add(1, Ordering::Relaxed);
         WorkerId(u16::try_from(worker).unwrap_or(0))

@@ -38,7 +38,13 @@ enum Asking {
 
 impl Desk {
     pub(crate) fn new(role: Role) -> Self {
-        Self { console: Console::new(role), asked: None, undo: None, unread: Vec::new(), killed: false }
+        Self {
+            console: Console::new(role),
+            asked: None,
+            undo: None,
+            unread: Vec::new(),
+            killed: false,
+        }
     }
 }
 
@@ -87,9 +93,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
         }
         self.send_to_client(slot, &out);
-        let killed = |client: &crate::client::Client| {
-            matches!(&client.state, State::Console(desk) if desk.killed && desk.asked.is_none())
-        };
+        let killed = |client: &crate::client::Client| matches!(&client.state, State::Console(desk) if desk.killed && desk.asked.is_none());
         if self.clients.get(slot as usize).is_some_and(killed) {
             self.client_leaves(slot, Why::text("admin forced disconnect"));
         }

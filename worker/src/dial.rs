@@ -14,8 +14,8 @@ use crate::mail::Mail;
 use crate::names::Found;
 use crate::server::{Replica, Server, Slot, State};
 use crate::slot;
-use crate::world::Errand;
 use crate::worker::{Role, Worker};
+use crate::world::Errand;
 use crate::world::World;
 
 /// A server on its way from one worker to another, with all that is known of it.
@@ -102,9 +102,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         };
         for (entry, id) in self.names.found(name, addresses, ttl, self.now) {
             let server = self.servers.get(entry as usize);
-            let waiting = |server: &&Server| {
-                server.id == id && matches!(server.state, State::Resolving)
-            };
+            let waiting =
+                |server: &&Server| server.id == id && matches!(server.state, State::Resolving);
             if let Some(port) = server.filter(waiting).map(|server| server.port) {
                 self.resolve(entry, id, name, port);
             }

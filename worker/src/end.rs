@@ -110,7 +110,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         let words = why.words();
         if ends {
             let age = age.as_secs();
-            self.log_client(slot, Level::Log, format_args!("closing because: {words} (age={age}s)"));
+            self.log_client(
+                slot,
+                Level::Log,
+                format_args!("closing because: {words} (age={age}s)"),
+            );
         }
         if ours && why.is_ours() {
             self.log_client(slot, Level::Warning, format_args!("pooler error: {words}"));

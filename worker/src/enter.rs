@@ -6,8 +6,8 @@ use auth::{Account, ClientKeys, Dice, Method};
 use config::AuthType;
 use io::{Address, Driver, Ends, Listener};
 use pool::{ClientId, PoolId};
-use session::{ClientSide, Vars};
 use session::login::{AuthPlan, ClientLogin, Facts, Policy, Replication, Step};
+use session::{ClientSide, Vars};
 
 use crate::client::{Card, Client, State, WaitingFor};
 use crate::desk::Desk;
@@ -109,12 +109,15 @@ impl<D: Driver, W: World> Worker<D, W> {
                     return self.client_leaves(slot, Why::Told(refusal.text));
                 }
                 Step::Startup(facts) => match self.wish(slot, *facts) {
-                    Ok(plan) => self.step(slot, |login, site| login.admit(plan, &site.decoy, &mut out)),
+                    Ok(plan) => {
+                        self.step(slot, |login, site| login.admit(plan, &site.decoy, &mut out))
+                    }
                     Err(text) => return self.client_leaves(slot, Why::Text(text.into())),
                 },
                 Step::Derive(job) => {
                     let key = job.key();
-                    let known = key.and_then(|key| self.commons.memory().derived.get(&key).cloned());
+                    let known =
+                        key.and_then(|key| self.commons.memory().derived.get(&key).cloned());
                     let Some(derived) = known else {
                         let party = Party::Client { slot, id: self.clients[slot as usize].card.id };
                         let worker = self.me;
@@ -126,7 +129,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
     }
 
-    fn step(&mut self, slot: u32, go: impl FnOnce(&mut ClientLogin, &crate::site::Site) -> Step) -> Step {
+    fn step(
+        &mut self,
+        slot: u32,
+        go: impl FnOnce(&mut ClientLogin, &crate::site::Site) -> Step,
+    ) -> Step {
         match &mut self.clients[slot as usize].state {
             State::Login(entering) => go(&mut entering.login, &self.site),
             _ => Step::More,
@@ -230,7 +237,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let client = &mut self.clients[slot as usize];
         client.card.key = key;
         client.since = self.now;
-        let before = std::mem::replace(&mut client.state, State::Console(Box::new(Desk::new(role))));
+        let before =
+            std::mem::replace(&mut client.state, State::Console(Box::new(Desk::new(role))));
         self.commons.census().clients -= 1;
         self.clients[slot as usize].card.exempt = true;
         self.send_to_client(slot, &out);
@@ -248,7 +256,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.log_client(slot, Level::Log, text);
         }
         let Some(database) = self.database_of(&wish.database) else {
-            return self.client_leaves(slot, Why::Text(format!("no such database: {}", wish.database).into()));
+            return self.client_leaves(
+                slot,
+                Why::Text(format!("no such database: {}", wish.database).into()),
+            );
         };
         let row = site.config.user(&wish.user).map(AsRef::as_ref);
         let (db_max, user_max) = (
@@ -269,7 +280,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         if let Some(text) = refused {
             return self.client_leaves(slot, Why::text(text));
         }
-        let pool_user: Arc<str> = database.user.as_deref().map_or_else(|| wish.user.clone(), Arc::from);
+        let pool_user: Arc<str> =
+            database.user.as_deref().map_or_else(|| wish.user.clone(), Arc::from);
         let pool = self.room_for(&wish.database, &pool_user, &database);
         let key = self.new_key(slot, wish.facts.minor);
         let client = &mut self.clients[slot as usize];
@@ -335,7 +347,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         let mut out = Vec::new();
         wire::write::server::authentication_ok(&mut out);
         welcome.write(&vars, &mut out);
-        wire::write::server::backend_key_data(&mut out, client.card.key.pid, &client.card.key.secret);
+        wire::write::server::backend_key_data(
+            &mut out,
+            client.card.key.pid,
+            &client.card.key.secret,
+        );
         client.side.vars = vars;
         client.since = self.now;
         let mut held = std::mem::take(&mut client.held);

@@ -111,7 +111,10 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn server_facts(&mut self) -> Vec<admin::ServerFacts> {
         let wall = self.world.wall_us() / 1_000_000;
-        self.servers.iter().filter_map(|(entry, server)| self.server_row(slot(entry), server, wall)).collect()
+        self.servers
+            .iter()
+            .filter_map(|(entry, server)| self.server_row(slot(entry), server, wall))
+            .collect()
     }
 
     fn server_row(&self, entry: u32, server: &Server, wall: i64) -> Option<admin::ServerFacts> {
@@ -133,7 +136,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             state,
             user: Some(room.user.to_string()),
             database: Some(room.name.to_string()),
-            replication: server.replica.as_deref().map_or(admin::Replication::None, |r| replication(r.kind)),
+            replication: server
+                .replica
+                .as_deref()
+                .map_or(admin::Replication::None, |r| replication(r.kind)),
             addr: ends.map_or_else(Default::default, |ends| address(&ends.peer, &ends.local)),
             local: ends.map_or_else(Default::default, |ends| address(&ends.local, &ends.peer)),
             connect_time: server.connected_wall,
@@ -171,7 +177,8 @@ impl<D: Driver, W: World> Worker<D, W> {
                 sv_used: counts.used as usize,
                 sv_tested: counts.testing as usize,
                 sv_login: counts.connecting as usize,
-                maxwait_us: u64::try_from(room.pool.oldest_wait(self.now).as_micros()).unwrap_or(u64::MAX),
+                maxwait_us: u64::try_from(room.pool.oldest_wait(self.now).as_micros())
+                    .unwrap_or(u64::MAX),
                 pool_mode: mode_word(room.mode()),
                 load_balance_hosts: balance(&room.database),
             };
@@ -179,7 +186,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         for (_, canceller) in &self.cancellers {
             if let Some(room) = self.room(canceller.pool) {
-                let name = PoolName { database: room.name.to_string(), user: room.user.to_string() };
+                let name =
+                    PoolName { database: room.name.to_string(), user: room.user.to_string() };
                 let facts = pools.entry(name).or_default();
                 facts.cl_active_cancel_req += canceller.askers.len();
                 facts.sv_active_cancel += 1;
@@ -222,11 +230,15 @@ impl<D: Driver, W: World> Worker<D, W> {
                     force_user: database.user.clone(),
                     pool_size: database.pool_size.unwrap_or(settings.default_pool_size),
                     min_pool_size: config.min_pool_size(database, None),
-                    reserve_pool_size: database.reserve_pool_size.unwrap_or(settings.reserve_pool_size),
+                    reserve_pool_size: database
+                        .reserve_pool_size
+                        .unwrap_or(settings.reserve_pool_size),
                     server_lifetime_s: config.server_lifetime(database, None).as_secs(),
                     pool_mode: database.pool_mode.map(config_mode_word),
                     load_balance_hosts: balance(database),
-                    max_connections: config.max_db_connections(database, None).map_or(0, NonZeroU32::get),
+                    max_connections: config
+                        .max_db_connections(database, None)
+                        .map_or(0, NonZeroU32::get),
                     current_connections: if first { bank.db_open(name) as usize } else { 0 },
                     max_client_connections: config
                         .max_db_client_connections(database, None)
@@ -250,7 +262,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     fn user_facts(&self) -> BTreeMap<String, UserFacts> {
         let config = &self.site.config;
         let first = self.me.0 == 0;
-        let known = self.site.userlist.users().map(|(name, _)| String::from_utf8_lossy(name).into_owned());
+        let known =
+            self.site.userlist.users().map(|(name, _)| String::from_utf8_lossy(name).into_owned());
         let listed = config.users.keys().cloned();
         let forced = config.databases.values().filter_map(|database| database.user.clone());
         let mut users: BTreeMap<String, UserFacts> = BTreeMap::new();
@@ -266,7 +279,11 @@ impl<D: Driver, W: World> Worker<D, W> {
                     row.and_then(|row| row.max_user_connections),
                     settings.max_user_connections,
                 ),
-                current_connections: if first { self.commons.bank().user_open(&name) as usize } else { 0 },
+                current_connections: if first {
+                    self.commons.bank().user_open(&name) as usize
+                } else {
+                    0
+                },
                 max_user_client_connections: limit(
                     row.and_then(|row| row.max_user_client_connections),
                     settings.max_user_client_connections,
@@ -340,7 +357,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             (Cache::Client, facts(size_of::<Client>(), clients.len(), clients.capacity())),
             (Cache::Iobuf, facts(buffers.size, buffers.used, buffers.used + buffers.free)),
             (Cache::VarList, facts(size_of::<session::Vars>(), 0, 0)),
-            (Cache::ServerPreparedStatement, facts(size_of::<session::Statement>(), self.statements.len(), 0)),
+            (
+                Cache::ServerPreparedStatement,
+                facts(size_of::<session::Statement>(), self.statements.len(), 0),
+            ),
         ])
     }
 

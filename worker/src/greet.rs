@@ -27,7 +27,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         server.ends = Some(ends);
         server.since = self.now;
         if self.site.config.settings.log_connections {
-            self.log_server(entry, Level::Log, format_args!("new connection to server (from {from})"));
+            self.log_server(
+                entry,
+                Level::Log,
+                format_args!("new connection to server (from {from})"),
+            );
         }
         let mut nonce = Nonce::default();
         self.world.dice(&mut nonce);
@@ -87,13 +91,17 @@ impl<D: Driver, W: World> Worker<D, W> {
                 ServerStep::Failed(failure) => return self.server_refuses(entry, &failure),
                 ServerStep::Derive(job) => {
                     let key = job.key();
-                    let known = key.and_then(|key| self.commons.memory().derived.get(&key).cloned());
+                    let known =
+                        key.and_then(|key| self.commons.memory().derived.get(&key).cloned());
                     let Some(derived) = known else {
-                        let party = Party::Server { slot: entry, id: self.servers[entry as usize].id };
+                        let party =
+                            Party::Server { slot: entry, id: self.servers[entry as usize].id };
                         let worker = self.me;
                         return self.world.errand(Errand::Derive { worker, party, job });
                     };
-                    let State::Login(login) = &mut self.servers[entry as usize].state else { return };
+                    let State::Login(login) = &mut self.servers[entry as usize].state else {
+                        return;
+                    };
                     login.derived(&derived, &mut out)
                 }
             };

@@ -28,7 +28,9 @@ pub(crate) struct Name {
 pub(crate) enum Found {
     At(IpAddr),
     /// It is being looked up; whether that has to be started.
-    Wait { ask: bool },
+    Wait {
+        ask: bool,
+    },
     /// There is no such host, as far as anybody knew lately.
     Nowhere,
 }

@@ -191,9 +191,10 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn is_done(&self, until: &Until) -> bool {
         match until {
-            Until::Quiet(scope) => {
-                self.rooms_in(scope).iter().all(|id| self.room(*id).is_none_or(|r| r.pool.is_quiet()))
-            }
+            Until::Quiet(scope) => self
+                .rooms_in(scope)
+                .iter()
+                .all(|id| self.room(*id).is_none_or(|r| r.pool.is_quiet())),
             Until::Flushed => {
                 let unsent = |conn| self.driver.unsent(conn) > 0;
                 !self.clients.iter().any(|(_, client)| unsent(client.conn))
@@ -203,7 +204,8 @@ impl<D: Driver, W: World> Worker<D, W> {
                 let room = self.room(server.pool);
                 let id = pool::ServerId(crate::slot(slot));
                 room.is_some_and(|room| {
-                    scope.as_ref().is_none_or(|name| *name == room.name) && room.pool.is_obsolete(id)
+                    scope.as_ref().is_none_or(|name| *name == room.name)
+                        && room.pool.is_obsolete(id)
                 })
             }),
         }

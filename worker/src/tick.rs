@@ -86,17 +86,17 @@ impl<D: Driver, W: World> Worker<D, W> {
             return None;
         }
         let passed = |limit, since| past(limit, since, self.now);
-        let busy = server.side.owes();
+        // A pipeline without its Sync, or a COPY that the client does not go on with, is the
+        // client's idling and not the server's work.
+        let busy = !server.side.awaits_client();
+        let open = server.side.in_transaction() || server.side.owes();
         if busy && passed(terms.query, server.since) {
             Some(Late::Query)
-        } else if server.side.in_transaction() && !busy && passed(terms.idle_transaction, server.since) {
+        } else if open && !busy && passed(terms.idle_transaction, server.since) {
             Some(Late::IdleTransaction)
-        } else if (server.side.in_transaction() || busy) && passed(terms.transaction, client.began) {
+        } else if (open || busy) && passed(terms.transaction, client.began) {
             Some(Late::Transaction)
-        } else if !busy
-            && !server.side.in_transaction()
-            && passed(terms.client_idle, client.since.max(server.since))
-        {
+        } else if !busy && !open && passed(terms.client_idle, client.since.max(server.since)) {
             Some(Late::Idle)
         } else {
             None
@@ -120,7 +120,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
         };
         // The server's fate follows from how it was left; query and transaction may not go on.
-        if let (State::Linked(server), true) = (&self.clients[slot as usize].state, late.is_servers()) {
+        if let (State::Linked(server), true) =
+            (&self.clients[slot as usize].state, late.is_servers())
+        {
             let server = server.0;
             return self.server_dies(server, reason);
         }

@@ -212,7 +212,8 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn heard(&mut self, entry: u32, slot: Option<u32>, heard: Heard) {
         if heard.left_open {
-            return self.server_dies(entry, "transaction blocks not allowed in statement pooling mode");
+            return self
+                .server_dies(entry, "transaction blocks not allowed in statement pooling mode");
         }
         if heard.fatal {
             self.servers[entry as usize].said_why = true;
@@ -230,9 +231,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             client.leaving = true;
         }
         // It may be gone, or linked anew, by what our own queries brought about.
-        let linked = |client: &crate::client::Client| {
-            matches!(client.state, State::Linked(server) if server.0 == entry)
-        };
+        let linked = |client: &crate::client::Client| matches!(client.state, State::Linked(server) if server.0 == entry);
         if self.clients.get(slot as usize).is_some_and(linked) {
             self.settle_server(slot, entry);
             self.go_on_with_held(slot, entry);
@@ -287,7 +286,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             return;
         }
         let done = server.side.is_done(&client.side);
-        if client.leaving && (done || !server.side.owes()) {
+        if client.leaving && (done || server.side.awaits_client()) {
             return self.client_leaves(slot, Why::CloseRequest);
         }
         let shares = self.room(client.pool).is_some_and(|room| room.mode() != Mode::Session);

@@ -20,9 +20,9 @@ use crate::commons::Commons;
 use crate::listen::Door;
 use crate::mail::{Mail, Party};
 use crate::names::Names;
+use crate::order::{Shutdown, Standing};
 use crate::room::Room;
 use crate::server::Server;
-use crate::order::{Shutdown, Standing};
 use crate::site::Site;
 use crate::world::World;
 
