@@ -14,9 +14,26 @@ use crate::net::{End, LinkId, Net};
 use crate::weather::Weather;
 
 const VIEWS: [&str; 20] = [
-    "active_sockets", "clients", "config", "databases", "dns_hosts", "dns_zones", "fds", "help",
-    "lists", "mem", "peers", "pools", "servers", "sockets", "state", "stats", "stats_averages",
-    "totals", "users", "version",
+    "active_sockets",
+    "clients",
+    "config",
+    "databases",
+    "dns_hosts",
+    "dns_zones",
+    "fds",
+    "help",
+    "lists",
+    "mem",
+    "peers",
+    "pools",
+    "servers",
+    "sockets",
+    "state",
+    "stats",
+    "stats_averages",
+    "totals",
+    "users",
+    "version",
 ];
 
 /// One admin's connection.

@@ -87,7 +87,10 @@ fn slots(audits: &[Audit], net: &Net, commons: &Commons<Socket>, weather: &Weath
     assert_eq!(booked, counted, "slots booked, and servers that have one");
     let cancellers: usize = audits.iter().map(|audit| audit.cancellers).sum();
     let held = net.servers_held();
-    assert!(held <= counted + cancellers, "{held} sockets for {counted} slots and {cancellers} cancels");
+    assert!(
+        held <= counted + cancellers,
+        "{held} sockets for {counted} slots and {cancellers} cancels"
+    );
     let living = servers().filter(|server| server.counts && !server.closing).count();
     assert!(living <= held, "{living} servers on {held} sockets");
     if weather.db_max > 0 {
@@ -103,7 +106,8 @@ fn free_servers_are_clean(audits: &[Audit], net: &Net, cluster: &Cluster) {
     for (worker, audit) in audits.iter().enumerate() {
         for server in &audit.servers {
             let free = matches!(server.place, Some(Place::Idle | Place::Used));
-            let Some(link) = server.conn.filter(|_| free).and_then(|conn| net.link_of(worker, conn))
+            let Some(link) =
+                server.conn.filter(|_| free).and_then(|conn| net.link_of(worker, conn))
             else {
                 continue;
             };

@@ -603,7 +603,8 @@ impl Engine {
             tag::COPY_DATA => {
                 copy.messages += 1;
                 copy.bytes += body.len() as u64;
-                copy.sum = body.iter().fold(copy.sum, |sum, byte| sum * 31 + u64::from(*byte) & 0xffff);
+                copy.sum =
+                    body.iter().fold(copy.sum, |sum, byte| sum * 31 + u64::from(*byte) & 0xffff);
                 if copy.messages == copy.fails_at {
                     self.copy = None;
                     self.running = None;
@@ -664,7 +665,8 @@ impl Engine {
         if self.block != Block::Failed {
             return Ok(());
         }
-        let text = "current transaction is aborted, commands ignored until end of transaction block";
+        let text =
+            "current transaction is aborted, commands ignored until end of transaction block";
         error("25P02", text)
     }
 
@@ -802,7 +804,9 @@ fn script_ops(query: &[u8]) -> &[u8] {
     match script::text(query) {
         Text::Empty => b"",
         Text::Script { ops, .. } => ops,
-        Text::Own(_) | Text::Garbled => panic!("not a client's: {:?}", lossy(query)),
+        // The pooler may prepare something of its own.
+        Text::Own(ops) => ops,
+        Text::Garbled => panic!("a garbled statement: {:?}", lossy(query)),
     }
 }
 

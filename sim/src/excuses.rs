@@ -13,11 +13,18 @@ pub(crate) fn excuses(text: &str, by_server: bool, weather: &Weather) -> bool {
     }
     match text {
         "server conn crashed?" | "unclean server" | "reset query failed" => dies,
-        "query_wait_timeout" | "client_login_timeout" | "client_login_timeout (server down)"
-        | "query timeout" | "idle transaction timeout" | "transaction timeout"
-        | "test query timeout" | "cancel_wait_timeout" | "connect timeout" => weather.timeouts,
+        "query_wait_timeout"
+        | "client_login_timeout"
+        | "client_login_timeout (server down)"
+        | "query timeout"
+        | "idle transaction timeout"
+        | "transaction timeout"
+        | "test query timeout"
+        | "cancel_wait_timeout"
+        | "connect timeout" => weather.timeouts,
         "admin forced disconnect" => weather.orders.kills,
-        "sorry, too many clients already" | "password authentication failed for you"
+        "sorry, too many clients already"
+        | "password authentication failed for you"
         | "the database system is starting up" => logins,
         "transaction blocks not allowed in statement pooling mode" => {
             weather.mode == PoolMode::Statement && r.transactions > 0

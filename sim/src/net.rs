@@ -225,8 +225,7 @@ impl Net {
     /// Connections to servers that the pooler holds, or dials.
     pub(crate) fn servers_held(&self) -> usize {
         let held = |link: &&Link| {
-            link.is_server
-                && !matches!(link.stage, Stage::Free | Stage::Aborting | Stage::Closed)
+            link.is_server && !matches!(link.stage, Stage::Free | Stage::Aborting | Stage::Closed)
         };
         self.links.iter().filter(held).count()
     }
@@ -255,6 +254,22 @@ impl Net {
     pub(crate) fn is_read_up(&self, id: LinkId) -> bool {
         let link = &self.links[id.0];
         link.deaf || link.queue.is_empty() && link.down.is_empty()
+    }
+
+    /// What is open, for a person.
+    pub(crate) fn describe(&self) -> String {
+        let show = |(at, link): (usize, &Link)| {
+            let Link { up, up_end, queue, down, down_end, stage, holder, .. } = link;
+            let (up, queue, down) = (up.len(), queue.len(), down.len());
+            let side = if link.is_server { "server" } else { "client" };
+            format!(
+                "{side} link {at}: {stage:?} of {holder:?}, up {up} {up_end:?}, queued {queue}, \
+                 down {down} {down_end:?}, paused {}, ended {}, deaf {}",
+                link.paused, link.ended, link.deaf
+            )
+        };
+        let open = self.links.iter().enumerate().filter(|(_, link)| link.stage != Stage::Free);
+        open.map(show).collect::<Vec<_>>().join("\n")
     }
 
     /// Whether a worker has mail it was not told of.
@@ -559,7 +574,10 @@ impl Driver for Kernel {
         let mut net = self.net.borrow_mut();
         let (high, scale) = (net.tuning.high_water, net.wire.scale);
         if let Some(link) = net.link(self.worker, conn)
-            && matches!(link.stage, Stage::Open | Stage::Detaching | Stage::Dialling | Stage::Dialled)
+            && matches!(
+                link.stage,
+                Stage::Open | Stage::Detaching | Stage::Dialling | Stage::Dialled
+            )
         {
             assert_ne!(link.stage, Stage::Detaching, "something was queued on a leaving server");
             link.queue.push(bytes);

@@ -159,8 +159,7 @@ impl Play {
             let (dice, errands) = (dice.split(), errands.clone());
             let world = Outside { clock: clock.clone(), dice, errands, log };
             let me = WorkerId(at as u16);
-            let mut worker =
-                Worker::new(driver, world, me, commons.clone(), inbox, site.clone());
+            let mut worker = Worker::new(driver, world, me, commons.clone(), inbox, site.clone());
             if at == 0 {
                 worker.listen(door, "127.0.0.1:6432".to_owned(), false);
             }
@@ -197,7 +196,8 @@ impl Play {
         self.steps += 1;
         self.pass(self.dice.clone().under(2000) as u64);
         let [workers, applications, servers, clock, admins] = self.weather.pace;
-        let mut roll = self.dice.under((workers + applications + servers + clock + admins) as usize);
+        let mut roll =
+            self.dice.under((workers + applications + servers + clock + admins) as usize);
         for (actor, pace) in self.weather.pace.into_iter().enumerate() {
             if roll < pace as usize {
                 return match actor {
@@ -396,14 +396,7 @@ impl Play {
                 self.pass(5_000_000);
             }
             if self.steps > limit {
-                let left: Vec<_> = self.applications.iter().map(Application::describe).collect();
-                panic!(
-                    "{} clients, {} admins and {} cancels have no end:\n{}",
-                    left.len(),
-                    self.admins.len(),
-                    self.cancelers.len(),
-                    left.join("\n")
-                );
+                self.give_up();
             }
         }
         for _ in 0..2000 {
@@ -415,6 +408,20 @@ impl Play {
         }
         self.look();
         checks::everything_is_given_back(&self.audits());
+    }
+
+    fn give_up(&self) -> ! {
+        let left: Vec<_> = self.applications.iter().map(Application::describe).collect();
+        let held: Vec<_> = self.audits().iter().map(|audit| format!("{audit:?}")).collect();
+        panic!(
+            "{} clients, {} admins and {} cancels have no end:\n{}\n{}\n{}",
+            left.len(),
+            self.admins.len(),
+            self.cancelers.len(),
+            left.join("\n"),
+            held.join("\n"),
+            self.net.borrow().describe(),
+        );
     }
 
     /// All mail is read and answered, while nobody else does anything: then nobody waits by an

@@ -58,7 +58,11 @@ enum Stage {
     Login,
     Session(Box<Session>),
     /// A cancel request, that strikes at this time.
-    Cancel { pid: u32, key: Vec<u8>, at: u64 },
+    Cancel {
+        pid: u32,
+        key: Vec<u8>,
+        at: u64,
+    },
     Over,
 }
 
@@ -247,7 +251,11 @@ impl Cluster {
             }
             1 => return true,
             2 => {
-                fatal(backend.outbox.end(), b"57P01", b"terminating connection due to administrator command");
+                fatal(
+                    backend.outbox.end(),
+                    b"57P01",
+                    b"terminating connection due to administrator command",
+                );
                 backend.leaving = true;
             }
             _ => {
@@ -577,7 +585,11 @@ impl Session {
             Heard::Of(who) => {
                 let fresh = self.engine.is_clean() || self.unclaimed;
                 assert!(fresh, "I1: {who} speaks in the midst of what {:?} does", self.owner);
-                assert!(!(resets && self.stained), "I1: {who} finds the session of {:?}", self.owner);
+                assert!(
+                    !(resets && self.stained),
+                    "I1: {who} finds the session of {:?}",
+                    self.owner
+                );
                 (self.owner, self.stained, self.unclaimed) = (Some(who.client), true, false);
             }
             // A Parse comes before the Bind that says whose it is.
@@ -598,7 +610,6 @@ fn notice(out: &mut Vec<u8>) {
 }
 
 fn fatal(out: &mut Vec<u8>, code: &[u8], message: &[u8]) {
-    let report =
-        Report { severity: b"FATAL", with_v: true, code, message, ..Report::default() };
+    let report = Report { severity: b"FATAL", with_v: true, code, message, ..Report::default() };
     say::error_response(out, &report);
 }

@@ -10,7 +10,7 @@ use crate::weather::{PoolMode, Weather};
 pub(crate) const VALUES: [&[&[u8]]; 6] = [
     &[b"UTF8", b"LATIN1"],
     &[b"ISO, MDY", b"German, DMY"],
-    &[b"UTC", b"CET", b"Asia/Tokyo"],
+    &[b"UTC", b"CET", b"Japan"],
     &[b"on", b"off"],
     &[b"", b"psql", b"it's", br"back\slash", b"a;b"],
     &[b"postgres", b"iso_8601"],

@@ -30,7 +30,10 @@ impl Ident {
 pub(crate) enum Text<'a> {
     Empty,
     /// Of an application. `None`: whoever binds it.
-    Script { who: Option<Ident>, ops: &'a [u8] },
+    Script {
+        who: Option<Ident>,
+        ops: &'a [u8],
+    },
     /// The pooler's own.
     Own(&'a [u8]),
     /// A script that is not whole: somebody else's bytes are in it.
@@ -59,21 +62,35 @@ pub(crate) fn text(query: &[u8]) -> Text<'_> {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Op<'a> {
     /// `r3` or `r3,500`: rows, each padded.
-    Rows { count: u32, pad: usize },
+    Rows {
+        count: u32,
+        pad: usize,
+    },
     Begin,
     Commit,
     Rollback,
     Fail,
     Notice,
     /// `z20`: a row, after so many milliseconds.
-    Slow { ms: u32 },
-    Set { name: &'a [u8], value: Cow<'a, [u8]> },
+    Slow {
+        ms: u32,
+    },
+    Set {
+        name: &'a [u8],
+        value: Cow<'a, [u8]>,
+    },
     /// `j5`: something in the session that no parameter tells.
     Junk(u32),
     /// `i0`: COPY FROM STDIN, or `i3`: which fails at the third CopyData.
-    CopyIn { fails_at: u32 },
+    CopyIn {
+        fails_at: u32,
+    },
     /// `o3,500`: COPY TO STDOUT; `O3,500`: which fails at its end.
-    CopyOut { chunks: u32, pad: usize, fails: bool },
+    CopyOut {
+        chunks: u32,
+        pad: usize,
+        fails: bool,
+    },
     DeallocateAll,
     DiscardAll,
     ResetAll,
@@ -115,7 +132,7 @@ pub(crate) fn op(statement: &[u8]) -> Op<'_> {
     match statement {
         b"b" => return Op::Begin,
         b"c" => return Op::Commit,
-        b"k" => return Op::Rollback,
+        b"k" | b"ROLLBACK" => return Op::Rollback,
         b"f" => return Op::Fail,
         b"n" => return Op::Notice,
         b"x" => return Op::Crash,

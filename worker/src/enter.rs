@@ -298,17 +298,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         let mut settings = wish.settings.clone();
         self.add_host_to_name(slot, &mut settings);
         self.clients[slot as usize].card.asked_for = settings;
+        self.recall_welcome(pool);
         if self.room(pool).is_some_and(|room| room.welcome.is_some()) {
             return self.let_in(slot);
         }
         // Nobody knows yet what its servers are like: the first login tells.
-        let welcome = self.commons.memory().welcomes.get(&pool).cloned();
-        if let Some(welcome) = welcome {
-            if let Some(room) = self.room_mut(pool) {
-                room.welcome = Some(welcome);
-            }
-            return self.let_in(slot);
-        }
         let now = self.now;
         let client = &mut self.clients[slot as usize];
         let State::Login(mut entering) =
@@ -321,11 +315,22 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.carry_out();
     }
 
+    /// What servers of a pool are like may be known from another worker.
+    fn recall_welcome(&mut self, pool: PoolId) {
+        if let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize)
+            && room.welcome.is_none()
+        {
+            room.welcome = self.commons.memory().welcomes.get(&pool).cloned();
+        }
+    }
+
     /// The last words of a login: parameters, key, ready.
     pub(crate) fn let_in(&mut self, slot: u32) {
         let client = &mut self.clients[slot as usize];
         let pool = client.pool;
         let asked_for = std::mem::take(&mut client.card.asked_for);
+        // The server that tells may have been logged in to elsewhere, and moved here since.
+        self.recall_welcome(pool);
         let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize) else { return };
         let Some(welcome) = room.welcome.clone() else { return };
         room.counters.client_login_count += 1;
