@@ -117,7 +117,10 @@ fn plan(dice: &mut Dice) -> Plan {
             segments.push(Segment(Script::default().query(all).0));
         }
         if dice.one_in(8) {
-            segments.push(Segment(Script::default().parse("z", "discard all").run("z").sync().0));
+            // Under a portal of its own, which nothing else runs again.
+            let script = Script::default().parse("z", "discard all").bind("d", "z");
+            let script = script.execute("d", 0).close(Namespace::Portal, "d");
+            segments.push(Segment(script.sync().0));
         }
     }
     segments.push(Segment(Script::default().tidy().0));
