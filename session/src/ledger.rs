@@ -144,6 +144,13 @@ impl Ledger {
         self.entries.is_empty()
     }
 
+    /// Whether a `ReadyForQuery` is owed.
+    pub(crate) fn owes_ready(&self) -> bool {
+        let ready =
+            |what| matches!(what, What::Query | What::FunctionCall | What::Sync | What::Own(_));
+        self.entries.iter().any(|entry| ready(entry.what))
+    }
+
     /// Whose turn it is to be answered.
     #[inline]
     pub(crate) fn head(&self) -> Option<&Entry> {
