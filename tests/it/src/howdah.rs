@@ -37,6 +37,12 @@ pub fn subject() -> Subject {
     *SUBJECT
 }
 
+/// The program under test.
+#[must_use]
+pub fn binary() -> &'static Path {
+    &BINARY
+}
+
 static BINARY: LazyLock<PathBuf> = LazyLock::new(|| {
     if let Some(given) = std::env::var_os("HOWDAH_TEST_BINARY") {
         return given.into();

@@ -24,4 +24,4 @@ pub use place::Address;
 pub use postgres::Postgres;
 pub use raw::{Heard, Raw};
 pub use reply::{Fields, Message, Reply};
-pub use world::{Dice, World, eventually, eventually_within, seconds, took};
+pub use world::{Dice, Raise, World, eventually, eventually_within, seconds, took};

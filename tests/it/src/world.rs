@@ -1,5 +1,6 @@
 //! What most tests begin with: a fresh database, a pooler in front of it, clients.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::howdah::{Howdah, Setup};
@@ -103,6 +104,15 @@ pub fn took<T>(work: impl FnOnce() -> T) -> (Duration, T) {
 #[must_use]
 pub fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
+}
+
+/// Sets a flag when it goes out of scope, also by a panic: threads that wait for the flag would otherwise never end.
+pub struct Raise<'a>(pub &'a AtomicBool);
+
+impl Drop for Raise<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// Dice whose seed is printed, so that a failure can be played again with `HOWDAH_TEST_SEED`.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use harness::postgres::PASSWORD;
 use harness::say::{self, query};
 use harness::{
-    FakeServer, Guest, Heard, Login, Postgres, Setup, World, eventually, fake, seconds, took,
+    FakeServer, Guest, Heard, Login, Postgres, Raise, Setup, World, eventually, fake, seconds, took,
 };
 
 /// The first three logins to a server go wrong, and then it works: the one slot of the pool must still be there.
@@ -291,11 +291,8 @@ fn connect_storm(logins: &[Login], meanwhile: impl FnOnce()) -> usize {
                 }
             });
         }
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(meanwhile));
-        over.store(true, Ordering::Relaxed);
-        if let Err(panic) = result {
-            std::panic::resume_unwind(panic);
-        }
+        let _ending = Raise(&over);
+        meanwhile();
     });
     served.into_inner()
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use harness::postgres::PASSWORD;
 use harness::say::query;
-use harness::{Heard, Login, Postgres, Setup, World, eventually, seconds};
+use harness::{Heard, Login, Postgres, Raise, Setup, World, eventually, seconds};
 
 /// The most servers a database had for longer than a moment while `work` was done. A backend that was told to go is still
 /// listed for a blink, so one sample alone proves nothing: three in a row do.
@@ -27,8 +27,9 @@ fn most_servers(world: &World, work: impl FnOnce() + Send) -> usize {
             }
             most
         });
+        let ending = Raise(&over);
         work();
-        over.store(true, Ordering::Relaxed);
+        drop(ending);
         sampler.join().expect("it samples")
     })
 }

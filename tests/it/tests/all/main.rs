@@ -11,12 +11,15 @@ macro_rules! howdah_only {
 }
 
 mod cancel;
+mod console;
 mod copying;
 mod lifecycle;
 mod limits;
 mod modes;
 mod prepared;
 mod relay;
+mod signals;
 mod smoke;
 mod timers;
+mod views;
 mod workers;

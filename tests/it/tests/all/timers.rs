@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use harness::postgres::PASSWORD;
 use harness::say::{self, query};
 use harness::{
-    FakeServer, Heard, Raw, Setup, Subject, World, eventually, fake, seconds, subject, took,
+    FakeServer, Heard, Raise, Raw, Setup, Subject, World, eventually, fake, seconds, subject, took,
 };
 
 /// How long something took, and how late this machine was with other things meanwhile.
@@ -29,8 +29,9 @@ fn timed<T>(work: impl FnOnce() -> T) -> (Measured, T) {
             }
             worst
         });
+        let ending = Raise(&over);
         let (time, result) = took(work);
-        over.store(true, Ordering::Relaxed);
+        drop(ending);
         (Measured { time, hiccup: ticker.join().expect("it only sleeps") }, result)
     })
 }
@@ -424,7 +425,7 @@ fn e11_pool_idle_timeout() {
     client.leave();
     eventually("its server is closed", || world.servers() == 0);
     let (time, ()) =
-        took(|| eventually("the pool is forgotten", || world.pools("user").is_empty()));
+        timed(|| eventually("the pool is forgotten", || world.pools("user").is_empty()));
     on_time(1.0, &time);
     assert!(world.howdah.log().contains("because: pool idle timeout"));
 }
