@@ -9,6 +9,7 @@ mod ledger;
 pub mod login;
 mod names;
 mod outward;
+mod recall;
 mod relay;
 mod rules;
 mod server;
@@ -17,6 +18,7 @@ mod vars;
 
 pub use client::ClientSide;
 pub use flow::{Counted, Flow, Owned, Pieces};
+pub use recall::{Recalled, recall};
 pub use relay::{Heard, Said, Unlinked, from_client, from_server, unlinked};
 pub use rules::{Fault, Mode, Rules};
 pub use server::{Own, ServerSide};

@@ -18,6 +18,7 @@ use crate::engine::{CANCELED, Engine, SETTABLE, Stop, Value};
 use crate::login;
 use crate::net::{End, LinkId, Net};
 use crate::requests::Requests;
+use crate::trace;
 use crate::weather::Weather;
 
 /// One client.
@@ -156,7 +157,13 @@ impl Application {
 
     /// Something was asked and not yet answered.
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.said.is_empty() || self.oracle.is_running() || self.heard < self.oracle.out.len()
+        let asks = |said: &Said| {
+            !matches!(
+                said.tag,
+                client::COPY_DATA | client::COPY_DONE | client::COPY_FAIL | client::FLUSH
+            )
+        };
+        self.said.iter().any(asks) || self.oracle.is_running() || self.heard < self.oracle.out.len()
     }
 
     /// It does something, or nothing.
@@ -232,7 +239,7 @@ impl Application {
             );
             // What came before the goodbye is answered first.
             assert!(
-                !self.leaving || self.is_answered(),
+                !self.leaving || self.is_answered(weather),
                 "client {} said goodbye, and the answer it was owed never came",
                 self.id
             );
@@ -241,8 +248,8 @@ impl Application {
     }
 
     /// Whether all that was said up to the goodbye got its answer.
-    fn is_answered(&mut self) -> bool {
-        if !self.requests.ends_answered {
+    fn is_answered(&mut self, weather: &Weather) -> bool {
+        if !self.requests.ends_answered(weather) {
             return true;
         }
         while let Some(said) = self.said.pop_front() {
@@ -258,6 +265,7 @@ impl Application {
     fn hear(&mut self, message: &[u8], weather: &Weather) {
         self.answers += 1;
         let (tag, body) = (message[0], &message[5..]);
+        trace::message(format_args!("           client {} hears", self.id), tag, body);
         assert!(
             self.goodbye.is_none(),
             "client {} heard {:?} after the last word",
@@ -282,8 +290,9 @@ impl Application {
         assert!(
             mine || self.wrong_password && text.ends_with("authentication failed")
                 || crate::excuses::excuses(&text, by_server, weather),
-            "client {} was told to go: {text:?}",
-            self.id
+            "client {} was told to go: {}",
+            self.id,
+            show(message)
         );
         self.goodbye = Some(text);
     }
@@ -423,6 +432,7 @@ impl Application {
         let (mut scanner, mut rest) = (wire::Scanner::default(), bytes);
         while let Some(piece) = scanner.next(&mut rest).expect("our own") {
             let end = self.composed + (bytes.len() - rest.len()) as u64;
+            trace::message(format_args!("client {} says", self.id), piece.tag, piece.body);
             if piece.tag != client::TERMINATE {
                 self.said.push_back(Said { tag: piece.tag, body: piece.body.to_vec(), end });
             }
@@ -432,7 +442,9 @@ impl Application {
 
     /// Think of something to ask, unless enough is under way.
     fn say_more(&mut self, weather: &Weather) {
-        if !self.is_in() || self.said.len() > weather.pipeline * 8 {
+        let enough = self.said.len() > weather.pipeline * 8;
+        // What is skipped is never answered: only a Sync brings things on again.
+        if !self.is_in() || enough && !self.winding_up && !self.dice.one_in(20) {
             return;
         }
         if weather.pipeline == 1 && self.is_waiting() && !self.requests.is_free_to_pipeline() {

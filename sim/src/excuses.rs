@@ -12,7 +12,10 @@ pub(crate) fn excuses(text: &str, by_server: bool, weather: &Weather) -> bool {
         return dies;
     }
     match text {
-        "server conn crashed?" | "unclean server" | "reset query failed" => dies,
+        "terminating connection due to administrator command"
+        | "server conn crashed?"
+        | "unclean server"
+        | "reset query failed" => dies,
         "query_wait_timeout"
         | "client_login_timeout"
         | "client_login_timeout (server down)"

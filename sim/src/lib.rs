@@ -18,6 +18,7 @@ mod regressions;
 mod requests;
 mod script;
 mod secrets;
+mod trace;
 mod weather;
 
 pub use play::{Outcome, play};

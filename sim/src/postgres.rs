@@ -15,6 +15,7 @@ use crate::engine::{Engine, Stop};
 use crate::net::{End, LinkId, Net};
 use crate::script::{self, Ident, Text};
 use crate::secrets;
+use crate::trace;
 use crate::weather::{PoolMode, Weather};
 
 /// All servers together.
@@ -428,6 +429,7 @@ impl Cluster {
         if first == tag::TERMINATE {
             return true;
         }
+        trace::message(format_args!("     server {} hears", backend.pid), first, &message[5..]);
         session.check(first, &message[5..], self.resets);
         self.served += 1;
         let stop = session.engine.message(first, &message[5..]);

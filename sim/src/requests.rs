@@ -53,8 +53,10 @@ pub(crate) struct Requests {
     /// It said the last thing but the goodbye.
     wound_up: bool,
     /// It ended such that all of it is answered.
-    pub(crate) ends_answered: bool,
+    ends_answered: bool,
     began_blocks: bool,
+    /// The unnamed statement is a COPY: it is not to be run without its data.
+    unnamed_copies: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -76,6 +78,7 @@ impl Requests {
             wound_up: false,
             ends_answered: false,
             began_blocks: false,
+            unnamed_copies: false,
         }
     }
 
@@ -86,6 +89,12 @@ impl Requests {
             server::ERROR | server::READY_FOR_QUERY if !self.may_copy => self.copying = None,
             _ => {}
         }
+    }
+
+    /// Whether all of it must have been answered before the pooler hangs up. Statement mode does
+    /// that to those who begin transactions.
+    pub(crate) fn ends_answered(&self, weather: &Weather) -> bool {
+        self.ends_answered && !(weather.mode == PoolMode::Statement && self.began_blocks)
     }
 
     /// More may be asked although answers are still to come.
@@ -297,6 +306,7 @@ impl Requests {
     /// Parse, Bind and Execute of the unnamed statement.
     fn unnamed(&mut self, query: &[u8], out: &mut Vec<u8>) {
         write::client::parse(out, b"", query, &[]);
+        self.unnamed_copies = query.starts_with(b"/*-*/i");
         self.bind(b"", b"", out);
         execute(b"", 0, out);
         self.unsynced = true;
@@ -384,7 +394,8 @@ impl Requests {
 
     /// Bind and Execute of something prepared before, if it was.
     fn prepared(&mut self, dice: &mut Dice, out: &mut Vec<u8>) {
-        let statement = *dice.pick(&NAMES);
+        let from = usize::from(self.unnamed_copies);
+        let statement = *dice.pick(&NAMES[from..]);
         self.bind(b"", statement, out);
         execute(b"", 0, out);
     }

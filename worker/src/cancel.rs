@@ -6,6 +6,7 @@
 
 use io::{Conn, Driver};
 use pool::{ClientId, Duration, Instant, PoolId, ServerId};
+use session::Recalled;
 
 use crate::client::State;
 use crate::mail::{Asker, Mail};
@@ -200,11 +201,6 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// A cancel for a client whose request has not gone to a server yet: the request is taken out
     /// of the line and answered as PostgreSQL would have, had the cancel come a moment later.
     fn cancel_in_line(&mut self, slot: u32) {
-        let client = &mut self.clients[slot as usize];
-        // Half a request cannot be answered; nor can it be taken back.
-        let Some(len) = first_request(&client.held) else { return };
-        client.held.drain(..len);
-        let left = !client.held.is_empty();
         let report = wire::Report {
             severity: b"ERROR",
             with_v: true,
@@ -212,29 +208,25 @@ impl<D: Driver, W: World> Worker<D, W> {
             message: b"canceling statement due to user request",
             ..wire::Report::default()
         };
+        let client = &mut self.clients[slot as usize];
         let mut out = Vec::new();
-        wire::write::server::error_response(&mut out, &report);
-        wire::write::server::ready_for_query(&mut out, wire::Status::Idle);
+        // Half a request cannot be answered; nor can it be taken back.
+        while let Some(recalled) = session::recall(&mut client.side, &mut client.held) {
+            if recalled == Recalled::Request {
+                wire::write::server::error_response(&mut out, &report);
+            }
+            wire::write::server::ready_for_query(&mut out, wire::Status::Idle);
+            if recalled == Recalled::Request {
+                break;
+            }
+        }
         self.send_to_client(slot, &out);
         let client = &mut self.clients[slot as usize];
-        if !left && matches!(client.state, State::Waiting(_)) {
+        if client.held.is_empty() && matches!(client.state, State::Waiting(_)) {
             client.state = State::Idle;
             client.since = self.now;
             let pool = client.pool;
             self.with_pool(pool, |pool, out| pool.forget(ClientId(slot), out));
         }
     }
-}
-
-/// How long the first request in `held` is: a simple query or function call, or all messages up to
-/// a Sync. `None`: it is not all there.
-fn first_request(held: &[u8]) -> Option<usize> {
-    use wire::tag::client::{FUNCTION_CALL, QUERY, SYNC};
-    let (mut scanner, mut rest) = (wire::Scanner::default(), held);
-    while let Ok(Some(piece)) = scanner.next(&mut rest) {
-        if piece.ends && matches!(piece.tag, QUERY | FUNCTION_CALL | SYNC) {
-            return Some(held.len() - rest.len());
-        }
-    }
-    None
 }
