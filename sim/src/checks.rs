@@ -92,7 +92,7 @@ fn slots(audits: &[Audit], net: &Net, commons: &Commons<Socket>, weather: &Weath
         "{held} sockets for {counted} slots and {cancellers} cancels"
     );
     let living = servers().filter(|server| server.counts && !server.closing).count();
-    assert!(living <= held, "{living} servers on {held} sockets");
+    assert!(living <= held, "{living} servers on {held} sockets: {audits:?}\n{}", net.describe());
     if weather.db_max > 0 {
         for at in 0..weather.databases {
             let open = bank.db_open(&format!("db{at}"));
@@ -111,11 +111,8 @@ fn free_servers_are_clean(audits: &[Audit], net: &Net, cluster: &Cluster) {
             else {
                 continue;
             };
-            let on_the_way = net.sent(link);
-            // A Flush asks for nothing.
-            let flushes = on_the_way.bytes().all(|byte| matches!(byte, b'H' | 0 | 4));
-            assert!(flushes, "I1: a free server was sent {on_the_way:?}");
-            if let Some(backend) = cluster.at(link) {
+            // What is still on its way comes before whatever is sent later.
+            if let Some(backend) = cluster.at(link).filter(|_| net.is_read_up(link)) {
                 assert!(backend.is_clean(), "I1: a free server is in the midst of something");
             }
         }

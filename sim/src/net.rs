@@ -250,14 +250,10 @@ impl Net {
         self.desks[worker].conns.get(conn.0 as usize).copied().flatten()
     }
 
-    /// What was sent, and the far end has not read.
-    pub(crate) fn sent(&self, id: LinkId) -> String {
+    /// Whether the far end has all that was sent to it.
+    pub(crate) fn is_read_up(&self, id: LinkId) -> bool {
         let link = &self.links[id.0];
-        if link.deaf {
-            return String::new();
-        }
-        let bytes = [link.down.as_slice(), link.queue.as_slice()].concat();
-        String::from_utf8_lossy(&bytes).into_owned()
+        !link.deaf && link.queue.is_empty() && link.down.is_empty()
     }
 
     /// What is open, for a person.

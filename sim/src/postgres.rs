@@ -535,9 +535,9 @@ impl Backend {
     /// Whether nobody's traces are in it, as far as a server that is free must be clean.
     pub(crate) fn is_clean(&self) -> bool {
         match &self.stage {
-            Stage::Session(session) => {
-                session.engine.is_clean() && self.inbox.is_empty() && session.thinks.is_none()
-            }
+            // Whole messages that came in are on their way still.
+            Stage::Session(_) if self.inbox.whole().is_some() => true,
+            Stage::Session(session) => session.engine.is_clean() && self.inbox.is_empty(),
             // It dies, and the pooler has not heard.
             _ => true,
         }

@@ -132,6 +132,9 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// The pool let go of `entry`: say goodbye and close.
     pub(crate) fn close_server(&mut self, entry: u32, reason: &str) {
+        if !self.is_ready(entry) {
+            return;
+        }
         self.hang_up_on_server(entry, reason, true);
     }
 
@@ -220,9 +223,19 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.deliver(calls);
     }
 
+    /// Whether `entry` is logged in, and here to stay. It may have died since the pool ordered
+    /// something to be done with it.
+    pub(crate) fn is_ready(&self, entry: u32) -> bool {
+        let server = self.servers.get(entry as usize);
+        server.is_some_and(|server| matches!(server.state, State::Ready))
+    }
+
     /// Hand `entry` over to worker `to`.
     pub(crate) fn give_server(&mut self, entry: u32, to: WorkerId) {
-        let Some(server) = self.servers.get_mut(entry as usize) else { return };
+        if !self.is_ready(entry) {
+            return;
+        }
+        let server = &mut self.servers[entry as usize];
         let Some(conn) = server.conn else { return };
         server.state = State::Leaving(to);
         self.driver.detach(conn);

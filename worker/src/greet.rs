@@ -177,6 +177,9 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// `server_check_query`, on a server that has not been used for long.
     pub(crate) fn check_server(&mut self, entry: u32) {
+        if !self.is_ready(entry) {
+            return;
+        }
         match self.site.config.settings.check_query().map(str::to_owned) {
             Some(query) => self.run_own(entry, Own::Check, query.as_bytes()),
             None => self.release(entry),

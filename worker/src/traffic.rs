@@ -6,7 +6,7 @@ use io::{Buf, Conn, Driver};
 use pool::{ClientId, Instant, ServerId};
 use session::{Counted, Fault, Heard, Mode, Own, Owned, Pieces, Said, Unlinked};
 
-use crate::client::{State, WaitingFor};
+use crate::client::{Client, State, WaitingFor};
 use crate::end::Why;
 use crate::server;
 use crate::worker::Worker;
@@ -64,9 +64,19 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
     }
 
-    /// The pool gave `slot` a server.
+    /// The pool gave `slot` a server. Either may have gone since it did.
     pub(crate) fn link(&mut self, slot: u32, entry: u32) {
         let now = self.now;
+        let waits = |client: &Client| matches!(client.state, State::Waiting(_));
+        let waiting = self.clients.get(slot as usize).filter(|client| waits(client));
+        match (waiting.map(|client| client.pool), self.is_ready(entry)) {
+            (Some(_), true) => {}
+            (Some(pool), false) => {
+                return self.with_pool(pool, |pool, out| pool.acquire(ClientId(slot), now, out));
+            }
+            (None, true) => return self.release(entry),
+            (None, false) => return,
+        }
         let client = &mut self.clients[slot as usize];
         let server = &mut self.servers[entry as usize];
         let waited = now.since(client.since);
@@ -217,10 +227,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         if heard.fatal {
             self.servers[entry as usize].said_why = true;
+            return self.server_dies(entry, "server conn crashed?");
         }
         let Some(slot) = slot else {
             let server = self.servers.get_mut(entry as usize);
-            if server.is_some_and(|server| heard.fatal || server.side.is_spoilt()) {
+            if server.is_some_and(|server| server.side.is_spoilt()) {
                 self.server_dies(entry, "server conn crashed?");
             }
             return;
@@ -231,7 +242,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             client.leaving = true;
         }
         // It may be gone, or linked anew, by what our own queries brought about.
-        let linked = |client: &crate::client::Client| matches!(client.state, State::Linked(server) if server.0 == entry);
+        let linked = |client: &Client| matches!(client.state, State::Linked(server) if server.0 == entry);
         if self.clients.get(slot as usize).is_some_and(linked) {
             self.settle_server(slot, entry);
             self.go_on_with_held(slot, entry);
