@@ -156,6 +156,13 @@ impl ServerSide {
             && self.scanner.is_between()
     }
 
+    /// Whether its client has been given a part of a message only. Whatever is said to the client
+    /// then is taken for the rest of it.
+    #[must_use]
+    pub fn is_torn(&self) -> bool {
+        self.scanner.is_inside() && !self.hushed
+    }
+
     /// Whether something surprising happened, so that it must not be given to anybody else.
     #[must_use]
     pub fn is_spoilt(&self) -> bool {

@@ -107,6 +107,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             Calling::Refuse => {
                 // Somebody may have logged in since.
                 if self.commons.bank().cached_error(pool).is_some() {
+                    if let Some(room) = self.room_mut(pool) {
+                        room.error_is_news = true;
+                    }
                     let reason = RefuseReason::LoginFailed;
                     self.with_pool(pool, |pool, out| pool.refuse_all(reason, out));
                 }

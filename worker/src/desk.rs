@@ -26,6 +26,8 @@ pub(crate) struct Desk {
     unread: Vec<u8>,
     /// KILL_CLIENT of itself: it is answered, then it goes.
     pub(crate) killed: bool,
+    /// It gave a SUSPEND, which ends with it.
+    suspends: bool,
 }
 
 /// What is done with the answers.
@@ -33,6 +35,7 @@ pub(crate) struct Desk {
 enum Asking {
     Show,
     KillClient,
+    Suspend,
     Plain,
 }
 
@@ -128,9 +131,11 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     fn await_answer(&mut self, slot: u32, number: u64, asking: Asking, undo: Option<Order>) {
+        let suspends = asking == Asking::Suspend;
         if let State::Console(desk) = &mut self.clients[slot as usize].state {
             desk.asked = Some((number, asking));
             desk.undo = undo;
+            desk.suspends |= suspends;
         }
     }
 
@@ -174,9 +179,11 @@ impl<D: Driver, W: World> Worker<D, W> {
                     _ => plain(Order::Resume(scope)),
                 }
             }
-            Command::Suspend if self.standing.suspended => Err(Refusal::AlreadyPaused),
+            Command::Suspend if self.standing.suspended || self.standing.all_paused => {
+                Err(Refusal::AlreadyPaused)
+            }
             Command::Suspend if self.standing.any_paused() => Err(Refusal::SuspendWithPaused),
-            Command::Suspend => plain(Order::Suspend),
+            Command::Suspend => Ok(Plan::All(Order::Suspend, Asking::Suspend)),
             Command::Disable(name) => plain(Order::Disable(self.one(name, "disable")?)),
             Command::Enable(name) => plain(Order::Enable(self.one(name, "enable")?)),
             Command::Reconnect(name) => {
@@ -234,6 +241,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn desk_left(&mut self, desk: Desk) {
         if let Some((number, _)) = desk.asked {
             self.take_back(number, desk.undo);
+        } else if desk.suspends && self.standing.suspended {
+            self.tell_all(&Order::Resume(None));
         }
     }
 

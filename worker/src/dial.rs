@@ -123,7 +123,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// `entry` is of no more use and is cut off; its client, if it has one, hears why.
     pub(crate) fn server_dies(&mut self, entry: u32, reason: &str) {
         let Some(client) = self.forget_server(entry) else { return };
-        let said = self.servers[entry as usize].said_why;
+        let server = &self.servers[entry as usize];
+        let said = server.said_why || server.side.is_torn();
         self.hang_up_on_server(entry, reason, false);
         if let Some(client) = client {
             self.client_lost_server(client.0, reason, said);

@@ -65,7 +65,7 @@ pub(crate) fn notice(text: &[u8]) -> Report<'_> {
 impl<D: Driver, W: World> Worker<D, W> {
     /// `slot` goes: it is told why, its server is given back or closed, and its place in line is
     /// free. Does nothing for one that is already going.
-    pub(crate) fn client_leaves(&mut self, slot: u32, why: Why) {
+    pub(crate) fn client_leaves(&mut self, slot: u32, mut why: Why) {
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
         if matches!(client.state, State::Closing) {
             return;
@@ -76,7 +76,14 @@ impl<D: Driver, W: World> Worker<D, W> {
         client.since = self.now;
         match state {
             State::Waiting(_) => self.with_pool(pool, |pool, out| pool.forget(ClientId(slot), out)),
-            State::Linked(server) => self.server_left(server.0, slot, &why),
+            State::Linked(server) => {
+                let torn =
+                    self.servers.get(server.0 as usize).is_some_and(|server| server.side.is_torn());
+                self.server_left(server.0, slot, &why);
+                if let (true, Why::Text(text)) = (torn, &why) {
+                    why = Why::Told(text.clone());
+                }
+            }
             State::Console(desk) => self.desk_left(*desk),
             State::Login(_) | State::Idle | State::Canceling | State::Closing => {}
         }

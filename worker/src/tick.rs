@@ -1,4 +1,4 @@
-//! What has a deadline. Ten times a second everything that may be late is looked at.
+//! What has a deadline. Twenty times a second everything that may be late is looked at.
 
 use io::Driver;
 use pool::{Duration, Instant, PoolId};

@@ -8,6 +8,7 @@ use session::{Counted, Fault, Heard, Mode, Own, Owned, Pieces, Said, Unlinked};
 
 use crate::client::{Client, State, WaitingFor};
 use crate::end::Why;
+use crate::order::Shutdown;
 use crate::server;
 use crate::worker::Worker;
 use crate::world::World;
@@ -42,6 +43,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         match session::unlinked(&mut client.side, &bytes) {
             Ok(Unlinked::Nothing) => {}
             Ok(Unlinked::Terminate) => self.client_leaves(slot, Why::CloseRequest),
+            Ok(Unlinked::Server { .. })
+                if self.standing.shutdown == Some(Shutdown::WaitForServers) =>
+            {
+                self.client_leaves(slot, Why::text("server shutting down"));
+            }
             Ok(Unlinked::Server { from }) => {
                 client.state = State::Waiting(WaitingFor::Query);
                 client.began = now;

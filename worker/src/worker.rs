@@ -27,7 +27,7 @@ use crate::site::Site;
 use crate::world::World;
 
 /// How often what has a deadline is looked at.
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(50);
 
 /// One core: its clients, its servers, its part of every pool. Nothing here is shared with another
 /// core; what is, stands in [`Commons`].
