@@ -17,7 +17,7 @@ use worker::Level;
 use crate::args::{Options, Task};
 use crate::identity::PidFile;
 use crate::sink::{Pen, Sink};
-use crate::steward::{Start, Steward};
+use crate::steward::{Ears, Start, Steward};
 
 /// Set for the process that goes on in the background.
 const DAEMON: &str = "HOWDAH_DAEMON";
@@ -138,6 +138,8 @@ fn prepare(
             ),
         );
     }
+    // Before anybody can know that we are there: a signal that finds no ear ends the process.
+    let ears = Ears::open()?;
     let mut told = Vec::new();
     let doors = doors::open(settings, &mut told);
     for text in told {
@@ -157,7 +159,7 @@ fn prepare(
     );
     let file = options.file.clone();
     let verbose = options.verbose;
-    let start = Start { site, doors, file, secret, verbose };
+    let start = Start { site, doors, ears, file, secret, verbose };
     Ok(Prepared::Ready(Box::new(start), pid_file))
 }
 

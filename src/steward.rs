@@ -68,6 +68,7 @@ pub(crate) struct Steward {
 pub(crate) struct Start {
     pub(crate) site: Site,
     pub(crate) doors: Vec<Door>,
+    pub(crate) ears: Ears,
     pub(crate) file: String,
     pub(crate) secret: [u8; 32],
     pub(crate) verbose: u32,
@@ -76,11 +77,11 @@ pub(crate) struct Start {
 impl Steward {
     /// Start everything.
     pub(crate) fn start(start: Start, sink: Arc<Sink>, mut pen: Pen) -> Result<Self, String> {
-        let Start { site, doors, file, secret, verbose } = start;
+        let Start { site, doors, ears, file, secret, verbose } = start;
         let (sender, tasks) = channel();
         let control = Control::start(control::Limits::default())
             .map_err(|error| format!("cannot start the control threads: {error}"))?;
-        hear_signals(&sender)?;
+        ears.listen(&sender)?;
         let site = Arc::new(site);
         let count = config::workers(&site.config.settings);
         let kind = match site.config.settings.io_driver {
@@ -92,7 +93,10 @@ impl Steward {
         let name = opened.first().map_or("", |opened| opened.name);
         let (boxes, inboxes): (Vec<_>, Vec<_>) =
             opened.iter().map(|opened| LetterBox::new(opened.waker.clone())).unzip();
-        let commons = Arc::new(Commons::new(boxes));
+        let mut rand = [0; 8];
+        getrandom::fill(&mut rand).map_err(|error| format!("no random numbers: {error}"))?;
+        let rand = u64::from_le_bytes(rand);
+        let commons = Arc::new(Commons::new(boxes, rand));
         let paths = doors.iter().filter_map(|door| door.path.clone()).collect();
         let mut doors = Some(doors);
         let epoch = Instant::now();
@@ -370,17 +374,26 @@ fn serve(driver: io::AnyDriver, work: Work) {
     let _ = steward.send(Task::Gone { worker: me, panicked });
 }
 
-fn hear_signals(tasks: &Sender<Task>) -> Result<(), String> {
-    let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE])
-        .map_err(|error| format!("cannot hear signals: {error}"))?;
-    let tasks = tasks.clone();
-    let hear = move || {
-        for signal in signals.forever() {
-            if tasks.send(Task::Signal(signal)).is_err() {
-                return;
+/// Catches signals from early on, and passes them on once there is somebody to hear them.
+pub(crate) struct Ears(Signals);
+
+impl Ears {
+    pub(crate) fn open() -> Result<Self, String> {
+        Signals::new([SIGHUP, SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE])
+            .map(Self)
+            .map_err(|error| format!("cannot hear signals: {error}"))
+    }
+
+    fn listen(mut self, tasks: &Sender<Task>) -> Result<(), String> {
+        let tasks = tasks.clone();
+        let hear = move || {
+            for signal in self.0.forever() {
+                if tasks.send(Task::Signal(signal)).is_err() {
+                    return;
+                }
             }
-        }
-    };
-    let spawned = thread::Builder::new().name("signals".to_owned()).spawn(hear);
-    spawned.map(drop).map_err(|error| format!("cannot hear signals: {error}"))
+        };
+        let spawned = thread::Builder::new().name("signals".to_owned()).spawn(hear);
+        spawned.map(drop).map_err(|error| format!("cannot hear signals: {error}"))
+    }
 }

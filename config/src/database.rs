@@ -171,7 +171,7 @@ impl Database {
             return None;
         }
         let mut database = Self::new(name);
-        fill(&mut database, KEYS, "connection", text, place, found);
+        fill(&mut database, KEYS, "connection", name, text, place, found);
         if database.password.is_some() && database.user.is_none() {
             let what = format!("the password of database {name} is not used without a user");
             found.warn(Problem::new(what).at(place));

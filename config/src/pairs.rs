@@ -36,16 +36,17 @@ pub(crate) enum Field<T> {
 /// The longest password that PgBouncer takes.
 const SECRET_BYTES_MAX: usize = 65_531;
 
-/// Reads `text` into `row`. `kind` is what the keys are called in messages.
+/// Reads `text`, the value of `name`, into `row`. `kind` is what the keys are called in messages.
 pub(crate) fn fill<T>(
     row: &mut T,
     keys: &[Key<T>],
     kind: &str,
+    name: &str,
     text: &str,
     place: &Place,
     found: &mut Findings,
 ) {
-    let mut rest = text.trim_matches(blank);
+    let (whose, mut rest) = (name, text.trim_matches(blank));
     while !rest.is_empty() {
         if rest.starts_with(['#', ';']) {
             // Its text is not repeated: there may be a password in it.
@@ -58,7 +59,7 @@ pub(crate) fn fill<T>(
             }
             Err(hint) => {
                 let problem = Problem::new(format!("syntax error in {kind} string"));
-                return found.error(problem.at(place).hint(hint));
+                return found.error(problem.at(place).hint(format!("{whose}: {hint}")));
             }
         };
         match keys.iter().find(|key| key.name == name) {

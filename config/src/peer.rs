@@ -38,7 +38,7 @@ impl Peer {
         };
         let mut draft = Draft { port: 6432, ..Draft::default() };
         let errors = found.errors.len();
-        fill(&mut draft, KEYS, "connection", text, place, found);
+        fill(&mut draft, KEYS, "connection", name, text, place, found);
         let Some(host) = draft.host else {
             if found.errors.len() == errors {
                 let what = format!("host was not provided for peer {id}");

@@ -38,7 +38,7 @@ impl UserRow {
             return None;
         }
         let mut row = Self { name: name.to_owned(), ..Self::default() };
-        fill(&mut row, KEYS, "user", text, place, found);
+        fill(&mut row, KEYS, "user", name, text, place, found);
         Some(row)
     }
 }

@@ -22,5 +22,5 @@ pub use recall::{Recalled, recall};
 pub use relay::{Heard, Said, Unlinked, from_client, from_server, unlinked};
 pub use rules::{Fault, Mode, Rules};
 pub use server::{Own, ServerSide};
-pub use statements::{Statement, Statements};
+pub use statements::{Registry, Statement, Statements};
 pub use vars::{Tracked, Vars, differing};

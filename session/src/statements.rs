@@ -1,8 +1,7 @@
 //! Prepared statements that clients share: one for each distinct text and parameter types.
 
 use std::hash::Hasher;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use hashbrown::HashTable;
 
@@ -33,13 +32,86 @@ impl Statement {
 
 /// A worker's statements. It holds none of them itself: one dies when the last client and the last
 /// server have forgotten it.
+///
+/// What this worker has not met it looks up in the process's [`Registry`], so that a text has one
+/// name on every server, whichever worker that is with. What it has met costs no lock.
 #[derive(Debug)]
 pub struct Statements {
-    table: HashTable<Weak<Statement>>,
-    /// The number of the last statement made. Shared by all workers and never set back, so that a
-    /// name means one text for as long as the process runs.
-    ids: Arc<AtomicU64>,
-    /// Mixed into every hash: clients choose the texts, and must not choose the hashes.
+    met: Table,
+    registry: Arc<Registry>,
+}
+
+/// The statements of all workers.
+#[derive(Debug)]
+pub struct Registry(Mutex<All>);
+
+#[derive(Debug)]
+struct All {
+    table: Table,
+    /// The number of the last statement made; never set back, so that a name means one text for as
+    /// long as the process runs.
+    last: u64,
+}
+
+impl Registry {
+    /// `seed` is random: clients choose the texts, and must not choose the hashes.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(Mutex::new(All { table: Table::new(seed), last: 0 }))
+    }
+
+    fn intern(&self, hash: u64, query: &[u8], types: &[u8]) -> Arc<Statement> {
+        // Whoever panicked in here left the table whole: it is changed by single calls.
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.table.find(hash, query, types) {
+            return known;
+        }
+        all.last += 1;
+        let id = all.last;
+        let name = format!("PGBOUNCER_{id}").into_bytes().into();
+        let statement = Arc::new(Statement { id, name, query: query.into(), types: types.into() });
+        all.table.insert(hash, &statement);
+        statement
+    }
+
+    fn seed(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).table.seed
+    }
+}
+
+impl Statements {
+    #[must_use]
+    pub fn new(registry: Arc<Registry>) -> Self {
+        Self { met: Table::new(registry.seed()), registry }
+    }
+
+    /// The one statement with this text and these types. Allocates only if it is new here.
+    pub fn intern(&mut self, query: &[u8], types: &[u8]) -> Arc<Statement> {
+        let hash = hash(self.met.seed, query, types);
+        if let Some(known) = self.met.find(hash, query, types) {
+            return known;
+        }
+        let statement = self.registry.intern(hash, query, types);
+        self.met.insert(hash, &statement);
+        statement
+    }
+
+    /// How many are in the table, living or not yet cleared out.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.met.statements.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.met.statements.is_empty()
+    }
+}
+
+/// Statements by text and types; it keeps none of them alive.
+#[derive(Debug)]
+struct Table {
+    statements: HashTable<Weak<Statement>>,
     seed: u64,
     /// At this size the dead are cleared out.
     sweep_at: usize,
@@ -48,16 +120,12 @@ pub struct Statements {
 /// Fewer entries than this are never swept.
 const SWEEP_MIN: usize = 64;
 
-impl Statements {
-    /// `ids` is the process's counter, starting at 0; `seed` is random.
-    #[must_use]
-    pub fn new(ids: Arc<AtomicU64>, seed: u64) -> Self {
-        Self { table: HashTable::new(), ids, seed, sweep_at: SWEEP_MIN }
+impl Table {
+    fn new(seed: u64) -> Self {
+        Self { statements: HashTable::new(), seed, sweep_at: SWEEP_MIN }
     }
 
-    /// The one statement with this text and these types. Allocates only if it is new.
-    pub fn intern(&mut self, query: &[u8], types: &[u8]) -> Arc<Statement> {
-        let hash = hash(self.seed, query, types);
+    fn find(&self, hash: u64, query: &[u8], types: &[u8]) -> Option<Arc<Statement>> {
         let mut found = None;
         let same = |known: &Weak<Statement>| match known.upgrade() {
             Some(known) if *known.query == *query && *known.types == *types => {
@@ -66,35 +134,20 @@ impl Statements {
             }
             _ => false,
         };
-        self.table.find(hash, same);
-        found.unwrap_or_else(|| self.insert(hash, query, types))
+        self.statements.find(hash, same);
+        found
     }
 
-    fn insert(&mut self, hash_new: u64, query: &[u8], types: &[u8]) -> Arc<Statement> {
-        if self.table.len() >= self.sweep_at {
-            self.table.retain(|known| known.strong_count() > 0);
-            self.sweep_at = SWEEP_MIN.max(self.table.len() * 2);
+    fn insert(&mut self, hash_new: u64, statement: &Arc<Statement>) {
+        if self.statements.len() >= self.sweep_at {
+            self.statements.retain(|known| known.strong_count() > 0);
+            self.sweep_at = SWEEP_MIN.max(self.statements.len() * 2);
         }
-        let id = self.ids.fetch_add(1, Ordering::Relaxed) + 1;
-        let name = format!("PGBOUNCER_{id}").into_bytes().into();
-        let statement = Arc::new(Statement { id, name, query: query.into(), types: types.into() });
         let seed = self.seed;
-        self.table.insert_unique(hash_new, Arc::downgrade(&statement), |known| {
+        self.statements.insert_unique(hash_new, Arc::downgrade(statement), |known| {
             // One that died meanwhile may land anywhere: it is never looked for again.
             known.upgrade().map_or(0, |known| hash(seed, &known.query, &known.types))
         });
-        statement
-    }
-
-    /// How many are in the table, living or not yet cleared out.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
     }
 }
 
@@ -113,7 +166,7 @@ mod tests {
     use super::*;
 
     fn statements() -> Statements {
-        Statements::new(Arc::default(), 7)
+        Statements::new(Arc::new(Registry::new(7)))
     }
 
     #[test]
@@ -123,6 +176,17 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &statements.intern(b"select $1", &[0, 0, 0, 23])));
         let other = statements.intern(b"select $1", &[0, 0, 0, 25]);
         assert_eq!((&*first.name, &*other.name), (&b"PGBOUNCER_1"[..], &b"PGBOUNCER_2"[..]));
+    }
+
+    /// A server that goes from one worker to another finds its statements known there.
+    #[test]
+    fn workers_agree_on_names() {
+        let registry = Arc::new(Registry::new(7));
+        let (mut here, mut there) =
+            (Statements::new(registry.clone()), Statements::new(registry.clone()));
+        let first = here.intern(b"select 1", b"");
+        there.intern(b"select 2", b"");
+        assert!(Arc::ptr_eq(&first, &there.intern(b"select 1", b"")));
     }
 
     /// A million texts that nobody keeps leave nothing behind, and no name comes back.

@@ -30,7 +30,7 @@ impl Pair {
             client: ClientSide::new(vars.clone()),
             server: ServerSide::new(vars),
             backend: Backend::new(&[]),
-            statements: Statements::new(Arc::default(), 1),
+            statements: Statements::new(Arc::new(session::Registry::new(1))),
             rules,
             flow: Flow::default(),
         }

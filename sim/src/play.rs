@@ -148,7 +148,7 @@ impl Play {
         let clock = Rc::new(Cell::new(1_000_000));
         let boxes = (0..weather.workers).map(|at| LetterBox::new(net.borrow().waker(at)));
         let (boxes, inboxes): (Vec<_>, Vec<_>) = boxes.unzip();
-        let commons = Arc::new(Commons::new(boxes));
+        let commons = Arc::new(Commons::new(boxes, 7));
         let config = config::parse(&weather.config(0)).expect("a good configuration");
         let site = Arc::new(site(config, Diff::default(), &weather));
         let errands = Errands::default();

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use auth::{ClientKeys, Derived, JobKey};
 use pool::{Bank, PoolId, WorkerId};
+use session::Registry;
 
 use crate::mail::{LetterBox, Mail};
 use crate::welcome::Welcome;
@@ -22,13 +23,14 @@ pub struct Commons<S> {
     socket_ids: AtomicU64,
     /// How often servers were made obsolete: RECONNECT and RELOAD.
     epochs: AtomicU32,
-    /// Numbers of prepared statements; never reused while the process lives.
-    pub statement_ids: Arc<AtomicU64>,
+    /// Prepared statements, for one name per text on every server.
+    pub(crate) statements: Arc<Registry>,
 }
 
 impl<S> Commons<S> {
+    /// `seed` is random.
     #[must_use]
-    pub fn new(boxes: Vec<LetterBox<S>>) -> Self {
+    pub fn new(boxes: Vec<LetterBox<S>>, seed: u64) -> Self {
         let workers = u16::try_from(boxes.len()).unwrap_or(u16::MAX);
         Self {
             bank: Mutex::new(Bank::new(workers)),
@@ -38,7 +40,7 @@ impl<S> Commons<S> {
             memory: Mutex::default(),
             socket_ids: AtomicU64::new(1),
             epochs: AtomicU32::new(0),
-            statement_ids: Arc::default(),
+            statements: Arc::new(Registry::new(seed)),
         }
     }
 

@@ -47,6 +47,7 @@ impl Desk {
             undo: None,
             unread: Vec::new(),
             killed: false,
+            suspends: false,
         }
     }
 }

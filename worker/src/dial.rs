@@ -216,12 +216,17 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.commons.bank().failed(pool, self.me, failure, text, self.now, &mut calls);
         if let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize) {
             room.error_is_news = true;
-            room.next_host = room.next_host.wrapping_add(1);
+            // Round robin goes on by itself; `disable` moves only when a host fails.
+            if room.database.load_balance_hosts == LoadBalance::Disable {
+                room.next_host = room.next_host.wrapping_add(1);
+            }
         }
+        // Those in line hear the error before the pool asks for another server and is told that
+        // it is an old one.
+        self.deliver(calls);
         if self.forget_server(entry).is_some() {
             self.hang_up_on_server(entry, reason, false);
         }
-        self.deliver(calls);
     }
 
     /// Whether `entry` is logged in, and here to stay. It may have died since the pool ordered

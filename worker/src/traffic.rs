@@ -248,7 +248,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             client.leaving = true;
         }
         // It may be gone, or linked anew, by what our own queries brought about.
-        let linked = |client: &Client| matches!(client.state, State::Linked(server) if server.0 == entry);
+        let linked =
+            |client: &Client| matches!(client.state, State::Linked(server) if server.0 == entry);
         if self.clients.get(slot as usize).is_some_and(linked) {
             self.settle_server(slot, entry);
             self.go_on_with_held(slot, entry);

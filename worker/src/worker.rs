@@ -95,9 +95,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         site: Arc<Site>,
     ) -> Self {
         let now = world.now();
-        let mut seed = [0; 8];
-        world.dice(&mut seed);
-        let statements = Statements::new(commons.statement_ids.clone(), u64::from_le_bytes(seed));
+        let statements = Statements::new(commons.statements.clone());
         let mut worker = Self {
             driver,
             world,

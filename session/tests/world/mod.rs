@@ -126,7 +126,7 @@ impl World {
         let mut dice = Dice(seed);
         Self {
             rules,
-            statements: Statements::new(Arc::default(), seed),
+            statements: Statements::new(Arc::new(session::Registry::new(seed))),
             clients: plans.iter().map(Client::new).collect(),
             servers: (0..servers).map(|_| Server::new()).collect(),
             flow: Flow::default(),
