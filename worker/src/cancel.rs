@@ -6,7 +6,7 @@
 
 use io::{Conn, Driver};
 use pool::{ClientId, Duration, Instant, PoolId, ServerId};
-use session::Recalled;
+use session::{Own, Recalled};
 
 use crate::client::State;
 use crate::mail::{Asker, Mail};
@@ -120,7 +120,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         match server.filter(|server| server.id == canceller.server_id) {
             // Between asking and now the request may have been answered. Its successor is not to
             // be hit.
-            Some(server) if server.requests == canceller.request && server.side.owes() => {
+            Some(server)
+                if server.requests == canceller.request
+                    && server.side.owes()
+                    && server.own.is_none() =>
+            {
                 let mut packet = Vec::with_capacity(16 + server.key.len());
                 wire::write::client::cancel_request(&mut packet, server.pid, &server.key);
                 self.driver.write(conn, &packet);
@@ -149,9 +153,30 @@ impl<D: Driver, W: World> Worker<D, W> {
         if server.is_some_and(|server| server.id == canceller.server_id) {
             let server = ServerId(canceller.server);
             self.with_pool(canceller.pool, |pool, out| pool.cancel_ended(server, now, out));
+            self.run_postponed(server.0);
         }
         for asker in canceller.askers {
             self.cancelled(asker);
+        }
+    }
+
+    /// Whether a cancel is on its way to `entry`, or may be.
+    pub(crate) fn is_being_canceled(&self, entry: u32) -> bool {
+        let Some(server) = self.servers.get(entry as usize) else { return false };
+        self.cancellers.iter().any(|(_, canceller)| canceller.server_id == server.id)
+    }
+
+    /// A query of our own may have waited for the last cancel to end. Only a reset does: nothing
+    /// else is run on a server that has just worked.
+    fn run_postponed(&mut self, entry: u32) {
+        let server = &self.servers[entry as usize];
+        if server.own != Some(Own::Reset) || server.side.owes() || self.is_being_canceled(entry) {
+            return;
+        }
+        match self.room(server.pool).and_then(|room| room.reset.clone()) {
+            Some(query) => self.run_own(entry, Own::Reset, query.as_bytes()),
+            // It was switched off meanwhile.
+            None => self.own_done(entry, Own::Reset, None),
         }
     }
 

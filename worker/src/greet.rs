@@ -189,9 +189,14 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// Run a query of our own; what comes of it arrives as [`session::Heard`].
     pub(crate) fn run_own(&mut self, entry: u32, own: Own, query: &[u8]) {
         let mut out = Vec::new();
+        // A cancel of what ran before may still strike whatever runs now.
+        let in_danger = self.is_being_canceled(entry);
         let server = &mut self.servers[entry as usize];
         server.since = self.now;
         server.own = Some(own);
+        if in_danger {
+            return;
+        }
         server.side.own(own, query, &mut out);
         self.send_to_server(entry, &out);
     }
