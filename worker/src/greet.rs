@@ -140,6 +140,10 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.keep_welcome(id, welcome);
         if !leftover.is_empty() {
             self.server_said(entry, leftover.into());
+            // It may have said that it is going already.
+            if !self.is_ready(entry) {
+                return;
+            }
         }
         let query = self.room(id).and_then(|room| room.database.connect_query.clone());
         match query {
