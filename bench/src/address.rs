@@ -1,7 +1,9 @@
 //! Where somebody listens: TCP on loopback, or a unix socket as PostgreSQL names it.
 
+use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -91,6 +93,11 @@ pub fn listen(address: &Address) -> io::Result<Socket> {
         socket.set_reuse_port(true)?;
     }
     socket.bind(&address.resolve()?)?;
+    if let Address::Unix { folder, port } = address {
+        // A pooler may run as somebody else.
+        let everybody = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(folder.join(format!(".s.PGSQL.{port}")), everybody)?;
+    }
     socket.listen(4_096)?;
     Ok(socket)
 }

@@ -41,7 +41,10 @@ pub fn run(
                     eprintln!("  round {round} {:<12} {}", pooler.name, in_short(&sample));
                     row.samples.push(sample);
                 }
-                Err(error) => row.failure = Some(format!("{error:#}")),
+                Err(error) => {
+                    eprintln!("  round {round} {:<12} failed: {error:#}", pooler.name);
+                    row.failure = Some(format!("{error:#}"));
+                }
             }
         }
     }
