@@ -51,6 +51,9 @@ impl Inward<'_> {
                 | tag::PARAMETER_STATUS => self.looked_into(&piece, end)?,
                 _ => self.streamed(&piece, end)?,
             }
+            if piece.ends {
+                self.answer_unsent();
+            }
             if self.heard.left_open {
                 break;
             }
@@ -396,13 +399,19 @@ impl Inward<'_> {
     #[inline]
     fn pop(&mut self) {
         self.server.ledger.pop();
+        self.answer_unsent();
+        if self.server.ledger.has_settled() {
+            self.settle();
+        }
+    }
+
+    /// What waited for its turn has it now, or waited for the end of a message that nobody asked for.
+    #[inline]
+    fn answer_unsent(&mut self) {
         while let Some(entry) = self.server.ledger.pop_unsent() {
             if self.client.is_some() {
                 self.flow.to_client.say(|out| answer(entry.what, out));
             }
-        }
-        if self.server.ledger.has_settled() {
-            self.settle();
         }
     }
 

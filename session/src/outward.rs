@@ -508,7 +508,8 @@ impl Outward<'_> {
         if let Some(statement) = statement {
             self.touch(statement);
         }
-        if !self.server.ledger.is_empty() {
+        // Half a notice may have gone to the client, and nothing must come between its halves.
+        if !self.server.ledger.is_empty() || self.server.is_torn() {
             self.give_name(name, statement);
             self.owe(what, None);
             return;

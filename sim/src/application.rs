@@ -208,6 +208,10 @@ impl Application {
         }
         let count = weather.wire.piece(&mut self.dice, 65_536);
         let end = self.net.borrow_mut().read(self.link, count, &mut self.inbox);
+        if self.stage == Stage::Asking && self.inbox.as_slice().first() == Some(&b'E') {
+            // It took too long to ask.
+            self.stage = Stage::Login;
+        }
         if self.stage == Stage::Asking && !self.inbox.is_empty() {
             assert_eq!(self.inbox.take(1), b"N", "asked for encryption");
             self.introduce();
@@ -277,7 +281,7 @@ impl Application {
         }
         match self.stage {
             Stage::Login => self.hear_at_login(tag, body),
-            Stage::Session => self.hear_in_session(tag, message),
+            Stage::Session => self.hear_in_session(tag, message, weather),
             Stage::Asking | Stage::Gone => {}
         }
     }
@@ -341,7 +345,7 @@ impl Application {
         self.compose(|to| to.extend_from_slice(&out));
     }
 
-    fn hear_in_session(&mut self, tag: u8, message: &[u8]) {
+    fn hear_in_session(&mut self, tag: u8, message: &[u8], weather: &Weather) {
         let body = &message[5..];
         match tag {
             server::NOTIFICATION => return,
@@ -365,6 +369,7 @@ impl Application {
         while self.heard == self.oracle.out.len() {
             self.expect_more(canceled, message);
         }
+        self.allow_for_a_failed_transaction(tag, body, weather);
         let expected = &self.oracle.out[self.heard..];
         let len = u32::from_be_bytes(expected[1..5].try_into().expect("four")) as usize + 1;
         assert!(
@@ -381,6 +386,20 @@ impl Application {
             self.oracle.out.clear();
         }
         self.requests.heard(tag, body);
+    }
+
+    /// In a failed transaction a statement cannot be prepared, and so not be described, on a server
+    /// that does not have it yet. Directly it could have been.
+    fn allow_for_a_failed_transaction(&mut self, tag: u8, body: &[u8], weather: &Weather) {
+        if tag == server::ERROR
+            && ErrorFields::new(body).code() == b"25P02"
+            && weather.rewrites()
+            && self.oracle.status() == Status::Failed
+            && self.oracle.out[self.heard] == server::PARAMETER_DESCRIPTION
+        {
+            (self.heard, self.oracle.out) = (0, Vec::new());
+            self.oracle.refuse_describe();
+        }
     }
 
     /// Let the oracle say one thing more.
@@ -470,10 +489,6 @@ impl Application {
             if self.oracle.is_running() { ", something runs" } else { "" },
             if self.leaving { ", said goodbye" } else { "" },
         )
-    }
-
-    pub(crate) fn status(&self) -> Status {
-        self.oracle.status()
     }
 }
 

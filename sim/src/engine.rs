@@ -253,6 +253,12 @@ impl Engine {
         self.conclude(error("57014", "canceling statement due to user request"), extended)
     }
 
+    /// A Describe failed that should not have.
+    pub(crate) fn refuse_describe(&mut self) {
+        let done = self.refuse_if_failed().map(|()| Stop::Ready);
+        let _ = self.conclude(done, true);
+    }
+
     // ---- Simple queries.
 
     fn query(&mut self, body: &[u8]) -> Stop {
@@ -519,7 +525,7 @@ impl Engine {
                 &format!("COPY {chunks}")
             }
             Op::DeallocateAll => {
-                self.statements.clear();
+                self.forget_statements();
                 "DEALLOCATE ALL"
             }
             Op::ResetAll => {
@@ -531,7 +537,7 @@ impl Engine {
                 if self.block != Block::None || !alone {
                     return error("25001", "DISCARD ALL cannot run inside a transaction block");
                 }
-                self.statements.clear();
+                self.forget_statements();
                 self.portals.clear();
                 self.state = State::default();
                 self.changed();
@@ -542,6 +548,11 @@ impl Engine {
         };
         say::command_complete(&mut self.out, tag.as_bytes());
         Ok(Stop::Ready)
+    }
+
+    /// All that have a name.
+    fn forget_statements(&mut self) {
+        self.statements.retain(|name, _| name.is_empty());
     }
 
     fn run_begin(&mut self) -> &'static str {

@@ -32,7 +32,8 @@ pub(crate) fn excuses(text: &str, by_server: bool, weather: &Weather) -> bool {
         "transaction blocks not allowed in statement pooling mode" => {
             weather.mode == PoolMode::Statement && r.transactions > 0
         }
-        "connect failed" | "login failed" => logins || dials,
+        "client settings were refused by the server" => dies,
+        "connect failed" | "login failed" | "server login failed" => logins || dials,
         _ if text.starts_with("server login has been failing, cached error:") => logins || dials,
         _ if text.ends_with("is disabled") => weather.orders.disables,
         _ => false,

@@ -479,7 +479,8 @@ impl Cluster {
     }
 
     fn struck(&mut self, who: Option<u32>) {
-        let who = who.expect("somebody's query");
+        // An empty query does not say whose it is. Its client will notice.
+        let Some(who) = who else { return };
         let struck = self.struck.entry(who).or_insert(0);
         *struck += 1;
         let asked = self.asked.get(&who).copied().unwrap_or(0);

@@ -33,6 +33,8 @@ const SHARED: [&[u8]; 12] = [
     b"",
     b"/*-*/f/**/",
 ];
+/// The one of them that does away with all.
+const FORGETTING: &[u8] = b"/*-*/da/**/";
 /// Of these, those that always may be used.
 const HARMLESS: usize = 6;
 
@@ -57,6 +59,8 @@ pub(crate) struct Requests {
     began_blocks: bool,
     /// The unnamed statement is a COPY: it is not to be run without its data.
     unnamed_copies: bool,
+    /// It did away with its statements: what it means by their names depends on the answer.
+    forgets: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -79,6 +83,7 @@ impl Requests {
             ends_answered: false,
             began_blocks: false,
             unnamed_copies: false,
+            forgets: false,
         }
     }
 
@@ -124,6 +129,10 @@ impl Requests {
             return false;
         }
         self.may_copy = false;
+        if self.forgets && !idle {
+            return false;
+        }
+        self.forgets = false;
         if self.left == 0 || winding_up {
             return self.wind_up(dice, idle, out);
         }
@@ -215,7 +224,8 @@ impl Requests {
         if dice.one_in(rates.crashes) {
             return b"x".to_vec();
         }
-        if alone && dice.one_in(rates.forgets) {
+        if alone && !self.unsynced && dice.one_in(rates.forgets) {
+            self.forgets = true;
             return (*dice.pick(&[&b"da"[..], b"di", b"ra"])).to_vec();
         }
         if dice.one_in(rates.large) {
@@ -332,6 +342,14 @@ impl Requests {
         for _ in 0..dice.between(1, 3) {
             self.request += 1;
             let query = self.statement(dice, weather);
+            if query == FORGETTING {
+                // Nothing may depend on it before it is answered.
+                write::client::sync(out);
+                self.unnamed(FORGETTING, out);
+                write::client::sync(out);
+                (self.unsynced, self.forgets) = (false, true);
+                return;
+            }
             if !named {
                 self.unnamed(&query, out);
                 continue;
