@@ -228,11 +228,19 @@ impl Bank {
     pub fn ask_min(&mut self, pool: PoolId, me: WorkerId, now: Instant) -> bool {
         let account = self.account(pool);
         let is_wanted = account.open < account.limits.min && account.holdup(now).is_none();
-        if !is_wanted || self.limited(pool) != Limited::default() {
+        if !is_wanted || self.limited(pool) != Limited::default() || self.is_awaited(pool) {
             return false;
         }
         self.take(pool, me, now);
         true
+    }
+
+    /// Whether a sibling waits for a slot that would be `pool`'s too. One whose last login failed asks
+    /// only now and then, and must find the slot that was freed for it.
+    fn is_awaited(&self, pool: PoolId) -> bool {
+        let Account { db, user, .. } = *self.account(pool);
+        let queues = [db, user].map(|share| &self.shares[share].hungry);
+        queues.into_iter().flatten().any(|(_, other, _)| *other != pool)
     }
 
     /// May `me` open a connection of its own for a replication client? It counts like any other,

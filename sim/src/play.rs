@@ -23,7 +23,7 @@ use crate::net::{End, Kernel, LinkId, Net, Socket};
 use crate::postgres::Cluster;
 use crate::secrets;
 use crate::trace;
-use crate::weather::Weather;
+use crate::weather::{Cut, Weather};
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -390,6 +390,9 @@ impl Play {
             admin.leave();
         }
         self.weather.pace = [30, 30, 30, 3, 10];
+        // What was sent byte by byte would take for ever.
+        (self.weather.wire.cut, self.weather.wire.buffer) = (Cut::Whole, 65_536);
+        self.net.borrow_mut().wire = self.weather.wire.clone();
         self.tidy_up();
         let limit = self.steps + 300_000;
         while !(self.applications.is_empty() && self.admins.is_empty() && self.cancelers.is_empty())

@@ -5,11 +5,24 @@ mod tests {
     use crate::play;
 
     /// Each with the steps it was played for.
-    const SEEDS: [(u64, u64); 2] = [
+    const SEEDS: [(u64, u64); 9] = [
         // The first client of a pool on its worker was never let in: the server that told what its
         // pool is like had come from another worker.
         (7, 1500),
         (104, 1500),
+        // A FATAL of the pooler's own was put into the midst of a server's message.
+        (172, 1500),
+        // A server died between the pool's order to give it out and the order's being carried out.
+        (610, 1500),
+        (621, 1500),
+        // A FATAL came right behind a login, and the server was put to use.
+        (203, 1500),
+        // A cancel struck the reset that followed what it was meant for.
+        (1803, 1500),
+        // The pooler's own ParseComplete came between the halves of a notice.
+        (200_528, 10_000),
+        // `min_pool_size` of one pool took every slot that was freed for another.
+        (102_297, 1500),
     ];
 
     #[test]
