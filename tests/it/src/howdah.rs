@@ -239,13 +239,7 @@ impl Setup {
         let port = place::port();
         self.write(&folder, port);
         let mut howdah = Howdah { child: self.launch(&folder), folder, port, setup: self };
-        let address = howdah.address();
-        let mut ended = None;
-        eventually_within(PATIENCE, "the pooler listens or ends", || {
-            ended = howdah.child.try_wait().expect("our child");
-            ended.is_some() || Raw::open(&address).is_ok()
-        });
-        match ended {
+        match howdah.await_start() {
             None => Ok(howdah),
             Some(status) => Err((status, howdah.said())),
         }
@@ -377,6 +371,31 @@ impl Howdah {
         let matching =
             table.iter().filter(|row| which.iter().all(|(name, value)| find(row, name) == *value));
         matching.map(|row| find(row, column)).collect()
+    }
+
+    /// Waits until it listens wherever it should, or has ended.
+    fn await_start(&mut self) -> Option<ExitStatus> {
+        let mut doors = vec![self.address()];
+        if !self.setup.settings.contains_key("unix_socket_dir") {
+            doors.push(self.socket());
+        }
+        let mut ended = None;
+        eventually_within(PATIENCE, "the pooler listens or ends", || {
+            ended = self.child.try_wait().expect("our child");
+            ended.is_some() || doors.iter().all(|door| Raw::open(door).is_ok())
+        });
+        ended
+    }
+
+    /// Starts it again, after its end, in the same place.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn restart(&mut self) {
+        reaper::unwatch(self.child.id(), &self.folder);
+        self.child = self.setup.launch(&self.folder);
+        let ended = self.await_start();
+        assert!(ended.is_none(), "{ended:?}: {}", self.said());
     }
 
     /// Writes a changed ini and userlist; nothing rereads them yet.

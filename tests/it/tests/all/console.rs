@@ -96,7 +96,7 @@ fn no_secret_is_shown() {
         setup
             .secret("app", "kept-secret")
             .database_also("shop", &format!("user=app2 password={PASSWORD}"))
-            .set("verbose", 2)
+            .set("verbose", if subject() == Subject::Howdah { 2 } else { 0 })
     });
     let _client = world.login().password("kept-secret").enter();
     for view in
@@ -236,8 +236,8 @@ fn pause_of_everything() {
     assert!(matches!(client.hear(seconds(0.3)), Heard::Quiet));
     if subject() == Subject::Howdah {
         assert_eq!(world.howdah.cell("SHOW STATE", &[("key", "paused")], "value"), "yes");
-        assert_eq!(error_of(&admin.query("SUSPEND")), "already suspended/paused");
     }
+    assert_eq!(error_of(&admin.query("SUSPEND")), "already suspended/paused");
     assert_eq!(admin.run("RESUME").command(), "RESUME");
     assert_eq!(client.until_ready().column(), ["held"]);
     assert_eq!(error_of(&admin.query("RESUME")), "pooler is not paused/suspended");
@@ -251,7 +251,13 @@ fn a_pause_ends_when_its_administrator_gives_up() {
     busy.run("BEGIN");
     admin.send(&query("PAUSE"));
     assert!(matches!(admin.hear(seconds(0.3)), Heard::Quiet));
-    admin.reset();
+    admin.cancel();
+    if subject() == Subject::Howdah {
+        admin.until_ready();
+        admin.send(&query("PAUSE"));
+        assert!(matches!(admin.hear(seconds(0.3)), Heard::Quiet));
+        admin.reset();
+    }
     busy.run("COMMIT");
     assert_eq!(later.run("SELECT 'served'").column(), ["served"]);
 }
@@ -264,13 +270,8 @@ fn names_of_databases_in_commands() {
         let text = error_of(&admin.query(&format!("{command} nowhere")));
         assert_eq!(text, "no such database: nowhere", "{command}");
     }
-    let verbs = [
-        ("PAUSE", "pause"),
-        ("DISABLE", "disable"),
-        ("ENABLE", "enable"),
-        ("KILL", "kill"),
-        ("RECONNECT", "reconnect"),
-    ];
+    let verbs =
+        [("PAUSE", "pause"), ("DISABLE", "disable"), ("KILL", "kill"), ("RECONNECT", "reconnect")];
     for (command, verb) in verbs {
         let text = error_of(&admin.query(&format!("{command} pgbouncer")));
         assert_eq!(text, format!("cannot {verb} admin db: pgbouncer"));

@@ -1,0 +1,161 @@
+//! When memory, descriptors or patience run short, the others are served.
+
+use std::time::Duration;
+
+use harness::say::{copy_data, extended, query, sync};
+use harness::{Raw, World, eventually, seconds, took};
+
+#[test]
+fn a_slow_reader_of_100_megabytes_costs_no_memory_and_holds_nobody_up() {
+    let world = World::pool(3);
+    let mut other = world.client();
+    other.run("SELECT 1");
+    let before = world.howdah.resident_kb();
+    let mut slow = world.client();
+    slow.send(&query("SELECT repeat('x', 10000) FROM generate_series(1, 10000)"));
+    let mut most = 0;
+    for _ in 0..50 {
+        slow.swallow(100_000, seconds(5.0));
+        let (time, reply) = took(|| other.query("SELECT 1"));
+        assert_eq!(reply.tags(), "TDCZ");
+        assert!(time < seconds(1.0), "{time:?}");
+        most = most.max(world.howdah.resident_kb());
+    }
+    assert!(most < before + 16_000, "memory grew from {before} to {most} kB");
+    let (rest, whole) = (slow.swallow(usize::MAX / 2, seconds(20.0)).len(), 100_000 * 50);
+    assert!(rest + whole > 100_000_000, "{}", rest + whole);
+}
+
+#[test]
+fn many_slow_readers() {
+    let world = World::pool(20);
+    let mut other = world.howdah.login("app2", harness::postgres::PASSWORD, "shop").enter();
+    other.run("SELECT 1");
+    let before = world.howdah.resident_kb();
+    let mut slow: Vec<_> = (0..20).map(|_| world.client()).collect();
+    for client in &mut slow {
+        client.send(&query("SELECT repeat('x', 10000) FROM generate_series(1, 10000)"));
+    }
+    for client in &mut slow {
+        client.swallow(1000, seconds(5.0));
+    }
+    assert_eq!(other.query("SELECT 1").tags(), "TDCZ");
+    let after = world.howdah.resident_kb();
+    assert!(after < before + 30_000, "memory grew from {before} to {after} kB");
+}
+
+#[test]
+fn a_client_that_sends_more_than_its_server_takes_costs_no_memory() {
+    let world = World::pool(2);
+    let mut other = world.client();
+    other.run("CREATE TABLE t (data text)");
+    // The server waits for a lock while the client goes on sending.
+    other.run("BEGIN; LOCK t");
+    let mut pushy = world.client();
+    let before = world.howdah.resident_kb();
+    pushy.send(&query("COPY t FROM STDIN"));
+    let mut line = copy_data(&[b"y".repeat(10_000), b"\n".to_vec()].concat());
+    line = line.repeat(100);
+    let pusher = std::thread::spawn(move || {
+        let sent = (0..100).map_while(|_| pushy.try_send(&line).ok()).count();
+        pushy.send(&harness::say::copy_done());
+        (sent, pushy.until_ready())
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    let grown = world.howdah.resident_kb().saturating_sub(before);
+    other.run("COMMIT");
+    let (sent, _reply) = pusher.join().expect("it is taken in the end");
+    assert_eq!(sent, 100);
+    assert!(grown < 16_000, "memory grew by {grown} kB");
+}
+
+#[test]
+fn a_pipeline_of_ten_thousand_queries_in_one_go() {
+    let world = World::pool(1);
+    let mut client = world.client();
+    let one = [extended("SELECT $1", &["x"]), sync()].concat();
+    let before = world.howdah.resident_kb();
+    let mut listener = client.listener();
+    let heard = std::thread::spawn(move || listener.until_readies(10_000));
+    client.try_send(&one.repeat(10_000)).expect("it is taken");
+    assert_eq!(heard.join().expect("it is answered").count(b'D'), 10_000);
+    assert!(world.howdah.resident_kb() < before + 16_000);
+}
+
+#[test]
+fn e16_descriptors_run_out_and_come_back() {
+    let mut world = World::with(5, |setup| setup.set("max_client_conn", 1000).descriptors(100));
+    let mut client = world.client();
+    client.run("SELECT 1");
+    let crowd: Vec<_> = (0..200).map_while(|_| Raw::open(&world.howdah.address()).ok()).collect();
+    assert!(crowd.len() > 100, "the kernel takes them, if nobody else does");
+    for _ in 0..20 {
+        assert_eq!(client.query("SELECT 1").tags(), "TDCZ", "who is in is served");
+    }
+    world.howdah.must_live();
+    drop(crowd);
+    let (time, ()) = took(|| eventually("there is room again", || world.login().attempt().is_ok()));
+    assert!(time < seconds(10.0), "{time:?}");
+    world.howdah.must_live();
+}
+
+#[test]
+fn nothing_is_left_of_those_who_left() {
+    let world = World::pool(3);
+    let crowd = |count: usize| {
+        let mut clients: Vec<_> = (0..count).map(|_| world.client()).collect();
+        for client in &mut clients {
+            client.run("SELECT 1");
+        }
+    };
+    crowd(60);
+    eventually("they are gone", || world.pools("cl_active") == "0");
+    let (descriptors, memory) = (world.howdah.descriptors(), world.howdah.resident_kb());
+    for _ in 0..8 {
+        crowd(60);
+    }
+    eventually("they are gone", || world.pools("cl_active") == "0");
+    assert!(
+        world.howdah.descriptors() <= descriptors + 3,
+        "{} descriptors",
+        world.howdah.descriptors()
+    );
+    assert!(
+        world.howdah.resident_kb() < memory + 6_000,
+        "{} kB more",
+        world.howdah.resident_kb() - memory
+    );
+}
+
+#[test]
+fn an_idle_client_is_cheap() {
+    howdah_only!("a promise of Howdah's");
+    let world = World::with(1, |setup| setup.set("max_client_conn", 2000).descriptors(5000));
+    world.client().run("SELECT 1");
+    let before = world.howdah.resident_kb();
+    let mut clients: Vec<_> = (0..500).map(|_| world.client()).collect();
+    for client in &mut clients {
+        client.run("SELECT repeat('x', 20000)");
+    }
+    let each = (world.howdah.resident_kb() - before) * 1024 / 500;
+    println!("{each} bytes for each idle client");
+    assert!(each < 8_000, "{each} bytes for each idle client: a buffer is kept");
+}
+
+#[test]
+fn an_idle_pooler_does_nothing() {
+    let world = World::pool(2);
+    let clients: Vec<_> = (0..50).map(|_| world.client()).collect();
+    // utime and stime, in hundredths of a second.
+    let busy = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", world.howdah.pid()))
+            .expect("it lives");
+        let fields: Vec<_> = stat.rsplit(") ").next().expect("a name ends").split(' ').collect();
+        fields[11].parse::<u64>().expect("utime") + fields[12].parse::<u64>().expect("stime")
+    };
+    let before = busy();
+    std::thread::sleep(Duration::from_secs(2));
+    let used = busy() - before;
+    assert!(used <= 10, "{used} hundredths of a second in two seconds of nothing");
+    drop(clients);
+}
