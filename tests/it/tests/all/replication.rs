@@ -9,8 +9,9 @@ use harness::{Postgres, Setup, World, eventually, place};
 fn replicating() -> (&'static Postgres, String, harness::Howdah) {
     let postgres = Postgres::shared();
     let db = postgres.database();
-    let howdah =
-        Setup::new().set("default_pool_size", 3).database("shop", &postgres.target(&db)).start();
+    // A base backup asks for a database of the name "replication".
+    let setup = Setup::new().set("default_pool_size", 3).database("shop", &postgres.target(&db));
+    let howdah = setup.database("replication", &postgres.target(&db)).start();
     (postgres, db, howdah)
 }
 

@@ -86,7 +86,7 @@ fn smoke_two_workers_on_readiness() {
 
 #[test]
 fn smoke_pgbench() {
-    let world = World::pool(4);
+    let world = World::with(4, |setup| setup.set("query_wait_timeout", 20));
     let bench = |arguments: &[&str]| {
         let output = harness::postgres::tool("pgbench")
             .args(["-h", "127.0.0.1", "-p", &world.howdah.port().to_string(), "-U", "app"])
@@ -104,8 +104,10 @@ fn smoke_pgbench() {
         &["simple", "extended"]
     };
     for mode in modes {
-        bench(&["-c", "12", "-j", "2", "-t", "40", "-n", "-M", mode]);
-        bench(&["-c", "12", "-j", "2", "-t", "20", "-n", "-S", "-C", "-M", mode]);
+        // A thread for each client: pgbench prepares in a call that blocks its thread, and would wait for a server that another
+        // client of the same thread holds.
+        bench(&["-c", "8", "-j", "8", "-t", "40", "-n", "-M", mode]);
+        bench(&["-c", "8", "-j", "8", "-t", "20", "-n", "-S", "-C", "-M", mode]);
     }
     assert!(world.servers() <= 4);
 }
