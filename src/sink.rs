@@ -30,12 +30,14 @@ impl Sink {
 
     /// Open the log file, or open it anew after somebody moved it away. Empty: none.
     pub(crate) fn reopen(&self, path: &str) -> io::Result<()> {
+        // Held from here on: no line goes to the old file once the new one is there.
+        let mut place = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let file = if path.is_empty() {
             None
         } else {
             Some(OpenOptions::new().create(true).append(true).open(path)?)
         };
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        *place = file;
         Ok(())
     }
 

@@ -32,7 +32,8 @@ pub enum Done<S> {
     /// [`Driver::unsent`] had been above [`Tuning::high_water`].
     Drained { conn: Conn },
     /// The peer will send nothing more (`error: None`: it closed; else the reset, the timeout, or
-    /// the failed connect), and what was queued for it may be lost. Said at most once. The worker
+    /// the failed connect), and what was queued for it may be lost. Said once; a plain end may be
+    /// followed by one with an error, when sending to such a peer fails. The worker
     /// answers with [`Driver::finish`] or [`Driver::abort`] when it has not already done so.
     Ended { conn: Conn, error: Option<io::Error> },
     /// The slot is free and the socket closed. The last word about `conn`, after `finish`, `abort`

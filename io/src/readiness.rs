@@ -64,6 +64,8 @@ struct Link {
     paused: bool,
     /// `Ended` was said.
     ended: bool,
+    /// Its break was said too.
+    broken: bool,
     /// Went above high water, and has not come down to low water since.
     crowded: bool,
     unsettled: bool,
@@ -124,6 +126,7 @@ impl Link {
             last_byte_sent: false,
             paused: false,
             ended: false,
+            broken: false,
             crowded: false,
             unsettled: false,
         }
@@ -272,11 +275,11 @@ impl Readiness {
             return;
         }
         self.outboxes.close(&mut link.outbox);
-        if !link.is_heard() {
+        if link.broken {
             return;
         }
         let error = io::Error::from_raw_os_error(link.fault);
-        if let Some(fd) = &link.fd {
+        if let (true, Some(fd)) = (link.is_heard(), &link.fd) {
             let bytes = socket::remains(fd.as_fd());
             done.extend(bytes.map(|bytes| Done::Received { conn, bytes: Buf::from(bytes) }));
         }
@@ -409,11 +412,15 @@ impl Readiness {
         }
     }
 
-    /// Say `Ended`, if it was not said.
+    /// Say `Ended`, if it was not said. A plain end may be followed by a break: whoever still sends
+    /// to a peer that is done talking must hear that nobody listens any more.
     fn end(&mut self, conn: Conn, error: Option<io::Error>, done: &mut Vec<Done<Socket>>) {
         let Some(link) = self.links.at_mut(conn) else { return };
-        if link.is_heard() {
+        let open = matches!(link.stage, Stage::Open | Stage::Detaching);
+        let news = if error.is_some() { !link.broken } else { !link.ended };
+        if open && news {
             link.ended = true;
+            link.broken = error.is_some();
             link.stage = Stage::Open; // a detach is off
             done.push(Done::Ended { conn, error });
         }

@@ -210,10 +210,10 @@ impl Uring {
         if link.sending == Sending::No {
             self.outboxes.close(&mut link.outbox);
         }
-        if link.ended || link.receiving != Flying::No {
+        if link.broken || link.receiving != Flying::No {
             return;
         }
-        if let Some(fd) = &link.fd {
+        if let (false, Some(fd)) = (link.ended, &link.fd) {
             let bytes = socket::remains(fd.as_fd());
             done.extend(bytes.map(|bytes| Done::Received { conn, bytes: Buf::from(bytes) }));
         }
@@ -603,11 +603,15 @@ impl Uring {
         }
     }
 
-    /// Say `Ended`, if it was not said.
+    /// Say `Ended`, if it was not said. A plain end may be followed by a break: whoever still sends
+    /// to a peer that is done talking must hear that nobody listens any more.
     fn end(&mut self, conn: Conn, error: Option<io::Error>, done: &mut Vec<Done<Socket>>) {
         let Some(link) = self.links.at_mut(conn) else { return };
-        if link.is_heard() {
+        let open = matches!(link.stage, Stage::Open | Stage::Detaching);
+        let news = if error.is_some() { !link.broken } else { !link.ended };
+        if open && news {
             link.ended = true;
+            link.broken = error.is_some();
             link.stage = Stage::Open; // a detach is off
             done.push(Done::Ended { conn, error });
         }

@@ -368,7 +368,7 @@ impl Play {
 
     fn move_over(&mut self, config: Config, diff: Diff, ask: Ask) {
         self.site = Arc::new(site(config, diff, &self.weather));
-        let order = Order::Site(self.site.clone(), self.commons.next_epoch());
+        let order = Order::Site(self.site.clone());
         for worker in 0..self.commons.workers() {
             let order = order.clone();
             self.commons.mail(WorkerId(worker), Mail::Order { order, ask: None });

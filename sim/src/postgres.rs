@@ -169,7 +169,7 @@ impl Cluster {
         if self.backends[at].mute {
             return self.is_hung_up_on(at);
         }
-        if self.fault(weather.rates.server_dies) {
+        if !self.backends[at].leaving && self.fault(weather.rates.server_dies) {
             return self.die(at);
         }
         let backend = &mut self.backends[at];

@@ -57,8 +57,9 @@ pub(crate) struct Requests {
     /// It ended such that all of it is answered.
     ends_answered: bool,
     began_blocks: bool,
-    /// The unnamed statement is a COPY: it is not to be run without its data.
-    unnamed_copies: bool,
+    /// The unnamed statement must not be run again: it is a COPY, and would want its data, or it does
+    /// away with all others, and nothing may be asked behind it.
+    unnamed_once: bool,
     /// It did away with its statements: what it means by their names depends on the answer.
     forgets: bool,
 }
@@ -82,7 +83,7 @@ impl Requests {
             wound_up: false,
             ends_answered: false,
             began_blocks: false,
-            unnamed_copies: false,
+            unnamed_once: false,
             forgets: false,
         }
     }
@@ -316,7 +317,7 @@ impl Requests {
     /// Parse, Bind and Execute of the unnamed statement.
     fn unnamed(&mut self, query: &[u8], out: &mut Vec<u8>) {
         write::client::parse(out, b"", query, &[]);
-        self.unnamed_copies = query.starts_with(b"/*-*/i");
+        self.unnamed_once = query.starts_with(b"/*-*/i") || query == FORGETTING;
         self.bind(b"", b"", out);
         execute(b"", 0, out);
         self.unsynced = true;
@@ -412,7 +413,7 @@ impl Requests {
 
     /// Bind and Execute of something prepared before, if it was.
     fn prepared(&mut self, dice: &mut Dice, out: &mut Vec<u8>) {
-        let from = usize::from(self.unnamed_copies);
+        let from = usize::from(self.unnamed_once);
         let statement = *dice.pick(&NAMES[from..]);
         self.bind(b"", statement, out);
         execute(b"", 0, out);

@@ -197,6 +197,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             client.state = State::Closing;
             client.since = self.now;
             let conn = client.conn;
+            self.uncount(asker.slot);
             self.driver.finish(conn);
         }
     }

@@ -10,6 +10,7 @@ use pool::{Bank, PoolId, WorkerId};
 use session::Registry;
 
 use crate::mail::{LetterBox, Mail};
+use crate::order::Scope;
 use crate::welcome::Welcome;
 
 /// The workers' common goods. `S` is the driver's socket.
@@ -21,8 +22,7 @@ pub struct Commons<S> {
     /// Clients per worker, for dealing out new ones evenly.
     loads: Vec<AtomicU32>,
     socket_ids: AtomicU64,
-    /// How often servers were made obsolete: RECONNECT and RELOAD.
-    epochs: AtomicU32,
+    epochs: Mutex<Epochs>,
     /// Prepared statements, for one name per text on every server.
     pub(crate) statements: Arc<Registry>,
 }
@@ -39,7 +39,7 @@ impl<S> Commons<S> {
             census: Mutex::default(),
             memory: Mutex::default(),
             socket_ids: AtomicU64::new(1),
-            epochs: AtomicU32::new(0),
+            epochs: Mutex::default(),
             statements: Arc::new(Registry::new(seed)),
         }
     }
@@ -74,16 +74,24 @@ impl<S> Commons<S> {
         self.socket_ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The epoch in which servers opened now belong.
+    /// The epoch that servers of `database` opened now belong to.
     #[must_use]
-    pub fn epoch(&self) -> u32 {
-        self.epochs.load(Ordering::Relaxed)
+    pub fn epoch_of(&self, database: &str) -> u32 {
+        let epochs = open(&self.epochs);
+        epochs.databases.get(database).copied().unwrap_or(0).max(epochs.all)
     }
 
-    /// All servers open so far may become obsolete: the epoch that follows them.
+    /// The servers of `scope` open so far are obsolete: the epoch that follows theirs.
     #[must_use]
-    pub fn next_epoch(&self) -> u32 {
-        self.epochs.fetch_add(1, Ordering::Relaxed) + 1
+    pub fn next_epoch(&self, scope: &Scope) -> u32 {
+        let mut epochs = open(&self.epochs);
+        epochs.last += 1;
+        let last = epochs.last;
+        match scope {
+            None => epochs.all = last,
+            Some(database) => _ = epochs.databases.insert(database.clone(), last),
+        }
+        last
     }
 
     /// The worker with the fewest clients; it counts one more from now on.
@@ -106,6 +114,15 @@ impl<S> Commons<S> {
 /// is plain data.
 fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How often servers were made obsolete, by RECONNECT and RELOAD. Every worker opens its part of a
+/// pool when it first needs it, and has to know in which epoch the others' servers are.
+#[derive(Debug, Default)]
+struct Epochs {
+    last: u32,
+    all: u32,
+    databases: BTreeMap<Arc<str>, u32>,
 }
 
 /// How many clients there are: in all, per database, per user.

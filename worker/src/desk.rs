@@ -26,6 +26,8 @@ pub(crate) struct Desk {
     unread: Vec<u8>,
     /// KILL_CLIENT of itself: it is answered, then it goes.
     pub(crate) killed: bool,
+    /// Its messages are being read: an answer that comes at once must not begin to read anew.
+    reading: bool,
     /// It gave a SUSPEND, which ends with it.
     suspends: bool,
 }
@@ -40,6 +42,11 @@ enum Asking {
 }
 
 impl Desk {
+    /// So much is unread that no more should come.
+    pub(crate) fn is_full(&self) -> bool {
+        self.unread.len() > MESSAGE_MAX
+    }
+
     pub(crate) fn new(role: Role) -> Self {
         Self {
             console: Console::new(role),
@@ -47,6 +54,7 @@ impl Desk {
             undo: None,
             unread: Vec::new(),
             killed: false,
+            reading: false,
             suspends: false,
         }
     }
@@ -55,20 +63,47 @@ impl Desk {
 impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn admin_said(&mut self, slot: u32, bytes: &[u8]) {
         let State::Console(desk) = &mut self.clients[slot as usize].state else { return };
-        if desk.unread.len() + bytes.len() > 2 * MESSAGE_MAX {
-            return self.client_leaves(slot, Why::text("command too long"));
-        }
         desk.unread.extend_from_slice(bytes);
         self.read_desk(slot);
+        self.regulate(slot);
+    }
+
+    /// The admin took what it was sent: on with what it said meanwhile.
+    pub(crate) fn admin_drained(&mut self, slot: u32) {
+        self.read_desk(slot);
+        self.regulate(slot);
     }
 
     /// Read on, up to a command that has to be waited for.
     fn read_desk(&mut self, slot: u32) {
+        let Some(desk) = self.desk(slot) else { return };
+        if std::mem::replace(&mut desk.reading, true) {
+            return;
+        }
+        self.read_messages(slot);
+        if let Some(desk) = self.desk(slot) {
+            desk.reading = false;
+            if desk.killed && desk.asked.is_none() {
+                self.client_leaves(slot, Why::text("admin forced disconnect"));
+            }
+        }
+    }
+
+    fn desk(&mut self, slot: u32) -> Option<&mut Desk> {
+        match &mut self.clients.get_mut(slot as usize)?.state {
+            State::Console(desk) => Some(desk),
+            _ => None,
+        }
+    }
+
+    fn read_messages(&mut self, slot: u32) {
         let mut out = Vec::new();
         loop {
             let Some(client) = self.clients.get_mut(slot as usize) else { return };
+            // One that asks and does not listen waits, like every client.
+            let deaf = self.driver.unsent(client.conn) > self.high_water;
             let State::Console(desk) = &mut client.state else { return };
-            if desk.asked.is_some() {
+            if desk.asked.is_some() || deaf {
                 break;
             }
             let (tag, body) = match cut(&mut desk.unread) {
@@ -97,10 +132,6 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
         }
         self.send_to_client(slot, &out);
-        let killed = |client: &crate::client::Client| matches!(&client.state, State::Console(desk) if desk.killed && desk.asked.is_none());
-        if self.clients.get(slot as usize).is_some_and(killed) {
-            self.client_leaves(slot, Why::text("admin forced disconnect"));
-        }
     }
 
     /// Carry out a command, or see that it is carried out.
@@ -188,8 +219,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             Command::Disable(name) => plain(Order::Disable(self.one(name, "disable")?)),
             Command::Enable(name) => plain(Order::Enable(self.one(name, "enable")?)),
             Command::Reconnect(name) => {
-                let epoch = self.commons.next_epoch();
-                plain(Order::Reconnect(self.scope(name.as_deref(), "reconnect")?, epoch))
+                let scope = self.scope(name.as_deref(), "reconnect")?;
+                let epoch = self.commons.next_epoch(&scope);
+                plain(Order::Reconnect(scope, epoch))
             }
             Command::Kill(name) => plain(Order::Kill(self.scope(name.as_deref(), "kill")?)),
             Command::WaitClose(name) => {

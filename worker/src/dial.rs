@@ -244,6 +244,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let server = &mut self.servers[entry as usize];
         let Some(conn) = server.conn else { return };
         server.state = State::Leaving(to);
+        server.since = self.now;
         self.driver.detach(conn);
     }
 

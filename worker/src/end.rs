@@ -8,7 +8,7 @@ use io::Driver;
 use pool::{ClientId, Duration};
 use wire::{ErrorFields, Report};
 
-use crate::client::State;
+use crate::client::{Client, State, WaitingFor};
 use crate::log::{Level, Side, Subject};
 use crate::worker::Worker;
 use crate::world::World;
@@ -75,7 +75,10 @@ impl<D: Driver, W: World> Worker<D, W> {
         client.held = Vec::new();
         client.since = self.now;
         match state {
-            State::Waiting(_) => self.with_pool(pool, |pool, out| pool.forget(ClientId(slot), out)),
+            State::Waiting(WaitingFor::Replica) => self.replica_unwanted(slot),
+            State::Waiting(WaitingFor::Query | WaitingFor::Welcome) => {
+                self.with_pool(pool, |pool, out| pool.forget(ClientId(slot), out));
+            }
             State::Linked(server) => {
                 let torn =
                     self.servers.get(server.0 as usize).is_some_and(|server| server.side.is_torn());
@@ -129,7 +132,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// It no longer counts toward the limits.
-    fn uncount(&mut self, slot: u32) {
+    pub(crate) fn uncount(&mut self, slot: u32) {
         let client = &mut self.clients[slot as usize];
         let card = &mut client.card;
         let mut census = self.commons.census();
@@ -175,6 +178,11 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// `No server connection available in postgres backend, client being queued`
     pub(crate) fn tell_in_line(&mut self, slot: u32) {
+        // Before it is let in, a client understands nothing but its login.
+        let waits = |client: &Client| matches!(client.state, State::Waiting(WaitingFor::Query));
+        if !self.clients.get(slot as usize).is_some_and(waits) {
+            return;
+        }
         let text = b"No server connection available in postgres backend, client being queued";
         let mut out = Vec::new();
         wire::write::server::notice_response(&mut out, &notice(text));

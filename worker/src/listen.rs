@@ -10,6 +10,9 @@ use crate::world::World;
 /// How long a listener rests after `accept` failed.
 const REST: Duration = Duration::from_secs(5);
 
+/// The same, once a connection has been closed meanwhile.
+const SHORT_REST: Duration = Duration::from_millis(100);
+
 /// A listening socket of the acceptor.
 pub(crate) struct Door {
     /// As in the log: `127.0.0.1:6432`, `unix:/tmp/.s.PGSQL.6432`.
@@ -46,8 +49,10 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     pub(crate) fn tick_doors(&mut self) {
         let now = self.now;
+        // Somebody left: his descriptor is free, and whoever knocks need not wait any longer.
+        let rest = if std::mem::take(&mut self.closed_some) { SHORT_REST } else { REST };
         for (listener, door) in &mut self.doors {
-            if door.resting_since.is_some_and(|since| since.after(REST) <= now) {
+            if door.resting_since.is_some_and(|since| since.after(rest) <= now) {
                 door.resting_since = None;
                 self.driver.listen_again(*listener);
             }

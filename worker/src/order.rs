@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 
-use admin::{PauseState, View};
+use admin::{PauseState, Refusal, View};
 use io::Driver;
 use pool::{Instant, PoolId};
 
@@ -35,8 +35,8 @@ pub enum Order {
     KillClient(u64),
     /// Done when every obsolete server is gone.
     WaitClose(Scope),
-    /// A new configuration; servers of what changed are obsolete as of this epoch.
-    Site(Arc<Site>, u32),
+    /// A new configuration; servers of what changed are obsolete.
+    Site(Arc<Site>),
     /// Go, but not yet.
     Shutdown(Shutdown),
 }
@@ -135,7 +135,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 return self.answer(ask, Answer::Found(found));
             }
             Order::WaitClose(scope) => return self.wait_until(Until::Closed(scope), ask),
-            Order::Site(site, epoch) => self.move_over(site, epoch),
+            Order::Site(site) => self.move_over(site),
             Order::Shutdown(how) => self.shut_down(how),
         }
         self.answer(ask, Answer::Done);
@@ -257,10 +257,10 @@ impl<D: Driver, W: World> Worker<D, W> {
                 for marks in self.standing.databases.values_mut() {
                     marks.paused = false;
                 }
-                self.standing.waiting.retain(|(until, _)| !matches!(until, Until::Quiet(_)));
             }
             Some(name) => self.marks_mut(name).paused = false,
         }
+        self.end_pauses(scope);
         self.standing.flushing_since = None;
         if mem::replace(&mut self.standing.suspended, false) {
             self.regulate_all();
@@ -271,6 +271,18 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.with_pool(id, |pool, out| pool.resume(now, out));
         }
         self.carry_out();
+    }
+
+    /// Whoever still waits for a PAUSE that is over now is told so.
+    fn end_pauses(&mut self, resumed: &Scope) {
+        for (until, ask) in mem::take(&mut self.standing.waiting) {
+            match &until {
+                Until::Quiet(scope) if resumed.is_none() || scope == resumed => {
+                    self.answer(ask, Answer::Failed(Refusal::Canceled));
+                }
+                _ => self.standing.waiting.push((until, ask)),
+            }
+        }
     }
 
     fn reconnect(&mut self, scope: &Scope, epoch: u32, reason: &'static str) {
@@ -344,7 +356,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// A RELOAD or a SET: live by the new configuration.
-    fn move_over(&mut self, site: Arc<Site>, epoch: u32) {
+    fn move_over(&mut self, site: Arc<Site>) {
         self.site = site.clone();
         self.tune();
         self.close_removed_databases(&site);
@@ -362,6 +374,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.with_pool(id, |pool, out| pool.set_limits(limits, now, out));
         }
         for name in obsolete {
+            let epoch = self.commons.epoch_of(&name);
             self.reconnect(&Some(name), epoch, "database configuration changed");
         }
         self.open_forced_rooms();

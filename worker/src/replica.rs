@@ -6,7 +6,7 @@ use session::login::Facts;
 
 use crate::client::{Client, State, WaitingFor};
 use crate::end::Why;
-use crate::server::Replica;
+use crate::server::{Replica, Server};
 use crate::slot;
 use crate::welcome::Welcome;
 use crate::worker::Worker;
@@ -62,6 +62,19 @@ impl<D: Driver, W: World> Worker<D, W> {
         let waiting: Vec<u32> = waiting.map(|(index, _)| slot(index)).collect();
         for index in waiting {
             self.ask_for_replica(index);
+        }
+    }
+
+    /// A replication client left before its server was there: nobody else is to have that.
+    pub(crate) fn replica_unwanted(&mut self, slot: u32) {
+        let its = |server: &Server| {
+            server.client == Some(ClientId(slot)) && server.replica.is_some()
+        };
+        let found = self.servers.iter().find(|(_, server)| its(server));
+        if let Some((entry, _)) = found {
+            let entry = crate::slot(entry);
+            self.servers[entry as usize].client = None;
+            self.server_dies(entry, "client disconnect");
         }
     }
 

@@ -134,7 +134,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let limits = limits(&self.site.config, database, user);
         let mut pool = Pool::new(id, self.me, limits, board);
         let mut none = Vec::new();
-        pool.reconnect(self.commons.epoch(), self.now, &mut none);
+        pool.reconnect(self.commons.epoch_of(name), self.now, &mut none);
         if self.standing.pauses(name) {
             pool.pause(self.now, &mut none);
         }

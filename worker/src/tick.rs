@@ -145,7 +145,10 @@ impl<D: Driver, W: World> Worker<D, W> {
                 server::State::Ready if server.own.is_some() && over(check) => {
                     late.push((crate::slot(entry), Overdue::Own));
                 }
-                server::State::Leaving(_) | server::State::Closing if over(Some(LINGER)) => {
+                server::State::Leaving(_) if over(Some(LINGER)) => {
+                    late.push((crate::slot(entry), Overdue::Leaving));
+                }
+                server::State::Closing if over(Some(LINGER)) => {
                     late.push((crate::slot(entry), Overdue::Closing));
                 }
                 _ => {}
@@ -155,6 +158,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             match overdue {
                 Overdue::Login => self.login_fails(entry, "connect timeout", None),
                 Overdue::Own => self.server_dies(entry, "test query timeout"),
+                Overdue::Leaving => self.server_dies(entry, "it could not be handed over"),
                 Overdue::Closing => {
                     let server = &mut self.servers[entry as usize];
                     server.since = self.now;
@@ -237,6 +241,7 @@ impl Late {
 enum Overdue {
     Login,
     Own,
+    Leaving,
     Closing,
 }
 

@@ -446,10 +446,11 @@ impl<D: Driver, W: World> Worker<D, W> {
             .and_then(|server| server.conn)
             .is_some_and(|conn| self.driver.unsent(conn) > high);
         let suspended = self.standing.suspended && !matches!(client.state, State::Console(_));
-        let held = client.held.len() > HELD_MAX || client.side.is_held();
-        // A client that does not take its answers is not read either, once it has no server: it
-        // could go on asking for ever.
-        let slow = client_full && entry.is_none();
+        let full_desk = matches!(&client.state, State::Console(desk) if desk.is_full());
+        let held = client.held.len() > HELD_MAX || client.side.is_held() || full_desk;
+        // A client that does not take its answers is not read either: it could go on asking for
+        // ever. While its server still owes it something it is, or both could wait for each other.
+        let slow = client_full && server.as_ref().is_none_or(|server| !server.side.owes());
         let read = !(server_full || held || slow || client.leaving || suspended);
         set_reading(&mut self.driver, Some(client.conn), &mut client.reading, read);
         if let Some(server) = server {
@@ -468,6 +469,13 @@ impl<D: Driver, W: World> Worker<D, W> {
             if server.client.is_none() && matches!(server.state, server::State::Ready) {
                 set_reading(&mut self.driver, server.conn, &mut server.reading, !suspended);
             }
+        }
+    }
+
+    pub(crate) fn client_drained(&mut self, slot: u32) {
+        match self.clients.get(slot as usize).map(|client| &client.state) {
+            Some(State::Console(_)) => self.admin_drained(slot),
+            _ => self.regulate(slot),
         }
     }
 

@@ -70,6 +70,8 @@ pub struct Worker<D: Driver, W> {
     pub(crate) high_water: usize,
     /// Orders are being carried out: what they bring about joins the queue.
     pub(crate) carrying: bool,
+    /// A connection was closed since the doors were last looked at.
+    pub(crate) closed_some: bool,
     /// What a client just said, on its way to the server that it may be given at once.
     pub(crate) fresh: Option<(u32, Buf)>,
 }
@@ -127,6 +129,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             next_maintenance: now,
             high_water: Tuning::default().high_water,
             carrying: false,
+            closed_some: false,
             fresh: None,
             site,
         };
@@ -230,7 +233,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Role::Canceller(_) | Role::Nobody => {}
             },
             Done::Drained { conn } => match self.role(conn) {
-                Role::Client(slot) => self.regulate(slot),
+                Role::Client(slot) => self.client_drained(slot),
                 Role::Server(slot) => self.server_drained(slot),
                 Role::Canceller(_) | Role::Nobody => {}
             },
@@ -251,6 +254,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             Done::Detached { conn, socket } => self.detached(conn, socket),
             Done::Woken => self.read_mail(),
         }
+        // Whatever it was, what the pools made of it is done before anything else happens.
+        self.carry_out();
     }
 
     pub(crate) fn role(&self, conn: Conn) -> Role {
@@ -267,6 +272,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// The kernel is done with a connection: its slot, and what it stood for, is free.
     fn closed(&mut self, conn: Conn) {
+        self.closed_some = true;
         let role = self.role(conn);
         self.set_role(conn, Role::Nobody);
         match role {

@@ -24,6 +24,8 @@ pub(super) struct Link {
     pub(super) paused: bool,
     /// `Ended` was said.
     pub(super) ended: bool,
+    /// Its break was said too.
+    pub(super) broken: bool,
     /// The kernel's buffer was full: until all is sent, have the kernel wait for room.
     pub(super) slow: bool,
     /// Went above high water, and has not come down to low water since.
@@ -79,6 +81,7 @@ impl Link {
             to_dial: false,
             paused: false,
             ended: false,
+            broken: false,
             slow: false,
             crowded: false,
             unsettled: false,
