@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use admin::{Answer, Command, Console, Next, Refusal, Role};
 use io::Driver;
+use pool::WorkerId;
 
 use crate::ask::{Outcome, Whose};
 use crate::client::State;
 use crate::end::Why;
+use crate::mail::Ask;
 use crate::order::{Order, Scope, Shutdown};
 use crate::worker::Worker;
 use crate::world::{Errand, World};
@@ -42,6 +44,11 @@ enum Asking {
 }
 
 impl Desk {
+    /// Whether `ask` is the question it waits for, here on worker `me`.
+    pub(crate) fn asks(&self, ask: Ask, me: WorkerId) -> bool {
+        ask.from == me && self.asked.is_some_and(|(number, _)| number == ask.number)
+    }
+
     /// So much is unread that no more should come.
     pub(crate) fn is_full(&self) -> bool {
         self.unread.len() > MESSAGE_MAX
@@ -309,7 +316,7 @@ fn undoing(order: &Order) -> Option<Order> {
 /// How a command is carried out.
 enum Plan {
     All(Order, Asking),
-    Steward(Box<dyn FnOnce(crate::mail::Ask) -> Errand>),
+    Steward(Box<dyn FnOnce(Ask) -> Errand>),
     Leave(Shutdown),
 }
 

@@ -124,7 +124,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn server_dies(&mut self, entry: u32, reason: &str) {
         let Some(client) = self.forget_server(entry) else { return };
         let server = &self.servers[entry as usize];
-        let said = server.said_why || server.side.is_torn();
+        let said = server.said_why || server.is_torn();
         self.hang_up_on_server(entry, reason, false);
         if let Some(client) = client {
             self.client_lost_server(client.0, reason, said);

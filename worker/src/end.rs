@@ -81,7 +81,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             State::Linked(server) => {
                 let torn =
-                    self.servers.get(server.0 as usize).is_some_and(|server| server.side.is_torn());
+                    self.servers.get(server.0 as usize).is_some_and(crate::server::Server::is_torn);
                 self.server_left(server.0, slot, &why);
                 if let (true, Why::Text(text)) = (torn, &why) {
                     why = Why::Told(text.clone());

@@ -131,7 +131,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             Order::Reconnect(scope, epoch) => self.reconnect(&scope, epoch, "obsolete connection"),
             Order::Kill(scope) => self.kill(&scope),
             Order::KillClient(id) => {
-                let found = self.kill_client(id);
+                let found = self.kill_client(id, ask);
                 return self.answer(ask, Answer::Found(found));
             }
             Order::WaitClose(scope) => return self.wait_until(Until::Closed(scope), ask),
@@ -319,15 +319,18 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.carry_out();
     }
 
-    fn kill_client(&mut self, id: u64) -> bool {
+    fn kill_client(&mut self, id: u64, ask: Option<Ask>) -> bool {
         let found = self.clients.iter().find(|(_, client)| client.card.id == id);
         let Some(slot) = found.map(|(slot, _)| crate::slot(slot)) else { return false };
         // Killing oneself must still be answered: the desk says so first and goes then.
-        if !matches!(self.clients[slot as usize].state, State::Console(_)) {
-            self.client_leaves(slot, Why::text("admin forced disconnect"));
-            self.carry_out();
-        } else if let State::Console(desk) = &mut self.clients[slot as usize].state {
-            desk.killed = true;
+        match &mut self.clients[slot as usize].state {
+            State::Console(desk) if ask.is_some_and(|ask| desk.asks(ask, self.me)) => {
+                desk.killed = true;
+            }
+            _ => {
+                self.client_leaves(slot, Why::text("admin forced disconnect"));
+                self.carry_out();
+            }
         }
         true
     }

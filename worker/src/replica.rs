@@ -67,9 +67,8 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// A replication client left before its server was there: nobody else is to have that.
     pub(crate) fn replica_unwanted(&mut self, slot: u32) {
-        let its = |server: &Server| {
-            server.client == Some(ClientId(slot)) && server.replica.is_some()
-        };
+        let its =
+            |server: &Server| server.client == Some(ClientId(slot)) && server.replica.is_some();
         let found = self.servers.iter().find(|(_, server)| its(server));
         if let Some((entry, _)) = found {
             let entry = crate::slot(entry);

@@ -40,6 +40,14 @@ pub(crate) struct Server {
     pub(crate) replica: Option<Box<Replica>>,
 }
 
+impl Server {
+    /// Whether its client may have half a message of it, so that nothing of ours can be said to
+    /// that one. Of a replication stream nobody counts the messages: it always may.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.side.is_torn() || self.replica.is_some() && matches!(self.state, State::Ready)
+    }
+}
+
 /// What a replication client asked its server to be.
 pub(crate) struct Replica {
     pub(crate) kind: Replication,

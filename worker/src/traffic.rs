@@ -372,6 +372,9 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// The server of `slot` is gone; so its session is.
     pub(crate) fn client_lost_server(&mut self, slot: u32, reason: &str, said: bool) {
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
+        if matches!(client.state, State::Closing) {
+            return;
+        }
         // The server has been told to the pool already.
         client.state = State::Idle;
         if client.leaving {
