@@ -312,12 +312,22 @@ impl Outward<'_> {
         let (statement, name) = match self.look_up(names.statement) {
             Found::Hold => return Ok(Next::Hold),
             Found::AsItIs => {
+                if let Unnamed::Is(statement) = &self.client.unnamed
+                    && names.statement.is_empty()
+                    && wipes(&statement.query)
+                {
+                    self.server.ledger.wipe(Wipe::InBatch);
+                }
                 self.pass_as(message, What::Bind);
                 return Ok(Next::On);
             }
             Found::Nobody(name) => (None, name),
             Found::Statement(statement, name) => (Some(statement), name),
         };
+        // Prepared long ago, perhaps, but it is now that it may be run.
+        if statement.as_ref().is_some_and(|statement| wipes(&statement.query)) {
+            self.server.ledger.wipe(Wipe::InBatch);
+        }
         let server_name = statement.as_ref().map_or(NOBODY, |statement| &statement.name);
         let len = renamed(message, names.statement, server_name)?;
         self.flow.counted.binds += 1;
@@ -604,7 +614,12 @@ fn wipes(text: &[u8]) -> bool {
     let starts = |word: &[u8]| {
         text.split_at_checked(word.len()).is_some_and(|(start, _)| start.eq_ignore_ascii_case(word))
     };
-    matches!(text.first(), Some(b'd' | b'D')) && (starts(b"deallocate") || starts(b"discard"))
+    match text.first() {
+        Some(b'd' | b'D') => starts(b"deallocate") || starts(b"discard"),
+        // What stands behind a comment is not looked for, but expected.
+        Some(b'/' | b'-') => true,
+        _ => false,
+    }
 }
 
 /// The length field of a message in which a name is replaced.
