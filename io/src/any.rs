@@ -3,7 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use crate::{Address, Buf, Buffers, Conn, Done, Driver, Listener, Readiness, Socket, Tuning, Uring, Waker};
+use crate::{
+    Address, Buf, Buffers, Conn, Done, Driver, Listener, Readiness, Socket, Tuning, Uring, Waker,
+};
 
 /// Which driver is wanted.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
