@@ -348,7 +348,10 @@ impl Application {
     fn hear_in_session(&mut self, tag: u8, message: &[u8], weather: &Weather) {
         let body = &message[5..];
         match tag {
-            server::NOTIFICATION => return,
+            server::NOTIFICATION => {
+                assert_eq!(body, crate::postgres::NEWS, "client {} hears half a word", self.id);
+                return;
+            }
             server::NOTICE => {
                 let text = ErrorFields::new(body).message();
                 if text == b"unasked" || text.ends_with(b"client being queued") {

@@ -367,7 +367,9 @@ impl Play {
     }
 
     fn move_over(&mut self, config: Config, diff: Diff, ask: Ask) {
-        self.site = Arc::new(site(config, diff, &self.weather));
+        let fresh = site(config, diff, &self.weather);
+        let generation = self.site.generation + 1;
+        self.site = Arc::new(Site { generation, ..fresh });
         let order = Order::Site(self.site.clone());
         for worker in 0..self.commons.workers() {
             let order = order.clone();
@@ -468,5 +470,5 @@ fn site(config: Config, diff: Diff, weather: &Weather) -> Site {
     assert!(flaws.is_empty(), "a good userlist");
     let tracked = Tracked::new(config.settings.track_extra_parameters.iter().map(String::as_str));
     let decoy = Arc::new(Decoy::new([3; 32], 1, Form::Plain));
-    Site { config, userlist, tracked: Arc::new(tracked), decoy, diff, uid: 0 }
+    Site { config, userlist, tracked: Arc::new(tracked), decoy, diff, generation: 1, uid: 0 }
 }

@@ -283,7 +283,7 @@ impl Cluster {
                 say::parameter_status(out, b"in_hot_standby", value);
             }
             _ => wire::write::message(out, wire::tag::server::NOTIFICATION, |out| {
-                out.extend_from_slice(b"\0\0\0\x07news\0\0");
+                out.extend_from_slice(NEWS);
             }),
         }
     }
@@ -472,14 +472,15 @@ impl Cluster {
         let own = message[0] == tag::QUERY && heard(message[0], &message[5..]) == Heard::Own;
         assert!(!own, "I6: a cancel struck a query of the pooler's own");
         session.check(message[0], &message[5..], self.resets);
-        let who = session.owner;
+        // An empty query does not say whose it is. Its client will notice.
+        let unclaimed = session.unclaimed && session.engine.is_clean();
+        let who = session.owner.filter(|_| !unclaimed);
         let stop = session.engine.cancel(message[0] == tag::EXECUTE);
         self.struck(who);
         self.went(at, stop, now);
     }
 
     fn struck(&mut self, who: Option<u32>) {
-        // An empty query does not say whose it is. Its client will notice.
         let Some(who) = who else { return };
         let struck = self.struck.entry(who).or_insert(0);
         *struck += 1;
@@ -600,6 +601,9 @@ impl Session {
         }
     }
 }
+
+/// The body of every notification.
+pub(crate) const NEWS: &[u8] = b"\0\0\0\x07news\0\0";
 
 fn notice(out: &mut Vec<u8>) {
     let report = Report {

@@ -5,7 +5,7 @@ mod tests {
     use crate::play;
 
     /// Each with the steps it was played for.
-    const SEEDS: [(u64, u64); 9] = [
+    const SEEDS: [(u64, u64); 10] = [
         // The first client of a pool on its worker was never let in: the server that told what its
         // pool is like had come from another worker.
         (7, 1500),
@@ -23,6 +23,8 @@ mod tests {
         (200_528, 10_000),
         // `min_pool_size` of one pool took every slot that was freed for another.
         (102_297, 1500),
+        // A cancel in line was answered in the midst of a notification.
+        (3_023_080, 1500),
     ];
 
     #[test]

@@ -66,7 +66,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             State::Linked(server) if self.runs_clients_request(server.0) => {
                 self.cancel_on(server.0, asker);
             }
-            State::Waiting(_) | State::Linked(_) if !client.held.is_empty() => {
+            State::Waiting(_) | State::Linked(_)
+                if !client.held.is_empty() && !self.is_torn(slot) =>
+            {
                 self.cancel_in_line(slot);
                 self.cancelled(asker);
             }
@@ -75,6 +77,14 @@ impl<D: Driver, W: World> Worker<D, W> {
                 self.cancelled(asker);
             }
             _ => self.cancelled(asker),
+        }
+    }
+
+    /// Whether `slot` has been given half a message, into which nothing must be put.
+    fn is_torn(&self, slot: u32) -> bool {
+        match self.clients[slot as usize].state {
+            State::Linked(server) => self.servers[server.0 as usize].side.is_torn(),
+            _ => false,
         }
     }
 
