@@ -60,5 +60,6 @@ pub(crate) fn site(
     };
     let decoy = Decoy::new(secret, config.settings.scram_iterations, userlist.prevailing_form());
     let uid = rustix::process::getuid().as_raw();
-    Site { config, userlist, tracked, decoy: Arc::new(decoy), diff, uid }
+    let generation = old.map_or(0, |site| site.generation) + 1;
+    Site { config, userlist, tracked, decoy: Arc::new(decoy), diff, generation, uid }
 }

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use admin::Refusal;
-use config::{Changed, Config, Diff};
+use config::{Config, Diff};
 use control::Control;
 use io::{Kind, Socket, Waker};
 use pool::WorkerId;
@@ -291,13 +291,6 @@ impl Steward {
         self.sink.verbose(self.verbose.max(config.settings.verbose));
         let site = load::site(config, diff, Some(&self.site), self.secret, &mut self.pen);
         self.site = Arc::new(site);
-        let diff = &self.site.diff;
-        if diff.server_tls || diff.autodb == Changed::Obsolete {
-            let _ = self.commons.next_epoch(&None);
-        }
-        for name in &diff.databases_obsolete {
-            let _ = self.commons.next_epoch(&Some(name.as_str().into()));
-        }
         self.tell_all(&Order::Site(self.site.clone()));
     }
 

@@ -78,7 +78,22 @@ impl<S> Commons<S> {
     #[must_use]
     pub fn epoch_of(&self, database: &str) -> u32 {
         let epochs = open(&self.epochs);
-        epochs.databases.get(database).copied().unwrap_or(0).max(epochs.all)
+        epochs.databases.get(database).map_or(0, |mark| mark.epoch).max(epochs.all)
+    }
+
+    /// The servers of `database` were made obsolete by the site of this `generation`: the epoch that
+    /// follows theirs. Every worker finds out for itself, and all get the same.
+    #[must_use]
+    pub(crate) fn obsolete(&self, database: &Arc<str>, generation: u64) -> u32 {
+        let mut epochs = open(&self.epochs);
+        let next = epochs.last + 1;
+        let mark = epochs.databases.entry(database.clone()).or_default();
+        if mark.generation < generation {
+            *mark = Mark { epoch: next, generation };
+            epochs.last = next;
+            return next;
+        }
+        mark.epoch
     }
 
     /// The servers of `scope` open so far are obsolete: the epoch that follows theirs.
@@ -89,7 +104,7 @@ impl<S> Commons<S> {
         let last = epochs.last;
         match scope {
             None => epochs.all = last,
-            Some(database) => _ = epochs.databases.insert(database.clone(), last),
+            Some(database) => epochs.databases.entry(database.clone()).or_default().epoch = last,
         }
         last
     }
@@ -122,7 +137,15 @@ fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Epochs {
     last: u32,
     all: u32,
-    databases: BTreeMap<Arc<str>, u32>,
+    databases: BTreeMap<Arc<str>, Mark>,
+}
+
+/// When the servers of one database were last made obsolete.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    epoch: u32,
+    /// The last site that did so.
+    generation: u64,
 }
 
 /// How many clients there are: in all, per database, per user.

@@ -72,13 +72,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         let State::Console(desk) = &mut self.clients[slot as usize].state else { return };
         desk.unread.extend_from_slice(bytes);
         self.read_desk(slot);
-        self.regulate(slot);
     }
 
     /// The admin took what it was sent: on with what it said meanwhile.
     pub(crate) fn admin_drained(&mut self, slot: u32) {
         self.read_desk(slot);
-        self.regulate(slot);
     }
 
     /// Read on, up to a command that has to be waited for.
@@ -94,6 +92,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 self.client_leaves(slot, Why::text("admin forced disconnect"));
             }
         }
+        self.regulate(slot);
     }
 
     fn desk(&mut self, slot: u32) -> Option<&mut Desk> {

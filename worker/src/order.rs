@@ -5,6 +5,7 @@ use std::mem;
 use std::sync::Arc;
 
 use admin::{PauseState, Refusal, View};
+use config::Changed;
 use io::Driver;
 use pool::{Instant, PoolId};
 
@@ -12,6 +13,7 @@ use crate::client::State;
 use crate::end::Why;
 use crate::log::Level;
 use crate::mail::{Answer, Ask};
+use crate::room::Room;
 use crate::site::Site;
 use crate::worker::Worker;
 use crate::world::{Errand, World};
@@ -364,6 +366,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.tune();
         self.close_removed_databases(&site);
         let obsolete: Vec<Arc<str>> = self.obsolete_databases(&site);
+        // Whoever asks for one of them next gets it made anew.
+        self.autodbs.clear();
         let now = self.now;
         let ids: Vec<PoolId> = self.rooms_in(&None);
         for id in ids {
@@ -377,7 +381,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.with_pool(id, |pool, out| pool.set_limits(limits, now, out));
         }
         for name in obsolete {
-            let epoch = self.commons.epoch_of(&name);
+            let epoch = self.commons.obsolete(&name, site.generation);
             self.reconnect(&Some(name), epoch, "database configuration changed");
         }
         self.open_forced_rooms();
@@ -408,16 +412,15 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.carry_out();
     }
 
-    /// Databases whose servers lead to the wrong place now.
+    /// Databases whose servers lead to the wrong place now: listed, no longer listed, or changed.
     fn obsolete_databases(&self, site: &Site) -> Vec<Arc<str>> {
-        let all = site.diff.server_tls;
-        let template = site.diff.autodb == config::Changed::Obsolete;
-        let changed = |name: &str| {
-            all || site.diff.databases_obsolete.iter().any(|changed| changed == name)
-                || template && !site.config.databases.contains_key(name)
+        let changed = |room: &Room| {
+            let new = site.config.database(&room.name);
+            site.diff.server_tls
+                || Changed::of(Some(&room.database), new.as_deref()) == Changed::Obsolete
         };
-        let mut names: Vec<Arc<str>> =
-            self.rooms.iter().flatten().map(|r| r.name.clone()).filter(|n| changed(n)).collect();
+        let rooms = self.rooms.iter().flatten().filter(|room| changed(room));
+        let mut names: Vec<Arc<str>> = rooms.map(|room| room.name.clone()).collect();
         names.sort();
         names.dedup();
         names

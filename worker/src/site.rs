@@ -18,6 +18,8 @@ pub struct Site {
     pub decoy: Arc<Decoy>,
     /// What is new since the one before; empty in the first.
     pub diff: Diff,
+    /// Counts the sites, from 1.
+    pub generation: u64,
     /// The user the process runs as: it is admin over the unix socket.
     pub uid: u32,
 }

@@ -154,6 +154,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             if !server.side.in_transaction() {
                 client.began = now;
             }
+        } else if server.side.awaits_client() {
+            // The rest of a COPY or of a pipeline: each byte of it ends the client's idling.
+            server.since = now;
         }
         let said = session::from_client(
             &mut client.side,
@@ -453,7 +456,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let held = client.held.len() > HELD_MAX || client.side.is_held() || full_desk;
         // A client that does not take its answers is not read either: it could go on asking for
         // ever. While its server still owes it something it is, or both could wait for each other.
-        let slow = client_full && server.as_ref().is_none_or(|server| !server.side.owes());
+        let slow = client_full
+            && server.as_ref().is_none_or(|server| server.replica.is_none() && !server.side.owes());
         let read = !(server_full || held || slow || client.leaving || suspended);
         set_reading(&mut self.driver, Some(client.conn), &mut client.reading, read);
         if let Some(server) = server {
