@@ -379,9 +379,11 @@ impl Howdah {
         if !self.setup.settings.contains_key("unix_socket_dir") {
             doors.push(self.socket());
         }
+        // The process that starts a daemon ends at once, which says nothing.
+        let daemon = self.setup.arguments.iter().any(|argument| argument == "-d");
         let mut ended = None;
         eventually_within(PATIENCE, "the pooler listens or ends", || {
-            ended = self.child.try_wait().expect("our child");
+            ended = if daemon { None } else { self.child.try_wait().expect("our child") };
             ended.is_some() || doors.iter().all(|door| Raw::open(door).is_ok())
         });
         ended
@@ -415,6 +417,19 @@ impl Howdah {
 
     pub fn signal(&self, signal: Signal) {
         let _gone = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    /// The process that goes on, when it was started as a daemon. From here on it ends with us.
+    ///
+    /// # Panics
+    /// When there is no pidfile.
+    #[must_use]
+    pub fn daemon(&self, pidfile: &Path) -> Pid {
+        let pid =
+            std::fs::read_to_string(pidfile).expect("a pidfile").trim().parse().expect("a number");
+        let pid = Pid::from_raw(pid).expect("not zero");
+        reaper::watch(pid.as_raw_nonzero().get().unsigned_abs(), &self.folder);
+        pid
     }
 
     /// Waits for its end.

@@ -269,33 +269,19 @@ fn a_pidfile_and_a_daemon() {
     let folder = place::folder("daemon");
     let pidfile = folder.join("pid");
     let setup = Setup::new().set("pidfile", pidfile.display()).argument("-d");
-    // The process that was started ends; the one that goes on listens.
-    let (status, said) = match setup.try_start() {
-        Ok(mut howdah) => {
-            let status = howdah.ended();
-            let pid: i32 = std::fs::read_to_string(&pidfile)
-                .expect("a pidfile")
-                .trim()
-                .parse()
-                .expect("a number");
-            assert_eq!(howdah.order("SHOW VERSION").count(b'D'), 1);
-            let pid = rustix::process::Pid::from_raw(pid).expect("not zero");
-            rustix::process::kill_process(pid, Signal::QUIT).expect("it lives");
-            eventually("it is gone", || rustix::process::test_kill_process(pid).is_err());
-            if subject() == Subject::Howdah {
-                assert!(!pidfile.exists(), "it takes its pidfile away");
-            }
-            return assert_eq!(status.code(), Some(0));
-        }
-        Err((status, said)) => (status, said),
-    };
-    // It may also be gone before it is seen to listen.
-    assert_eq!(status.code(), Some(0), "{said}");
-    let pid = || std::fs::read_to_string(&pidfile).ok()?.trim().parse::<i32>().ok();
-    eventually("a pidfile", || pid().is_some());
-    let pid = rustix::process::Pid::from_raw(pid().expect("just seen")).expect("not zero");
+    let mut howdah = setup.start();
+    assert_eq!(
+        howdah.ended().code(),
+        Some(0),
+        "the process that was started ends; the one that goes on listens"
+    );
+    let pid = howdah.daemon(&pidfile);
+    assert_eq!(howdah.order("SHOW VERSION").count(b'D'), 1);
     rustix::process::kill_process(pid, Signal::QUIT).expect("it lives");
     eventually("it is gone", || rustix::process::test_kill_process(pid).is_err());
+    if subject() == Subject::Howdah {
+        assert!(!pidfile.exists(), "it takes its pidfile away");
+    }
 }
 
 #[test]

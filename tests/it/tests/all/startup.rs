@@ -218,6 +218,7 @@ fn more_parameters_can_be_tracked() {
 
 #[test]
 fn values_that_would_break_out_of_a_set() {
+    howdah_only!("the yardstick leaves a value on the server where a client has none");
     let mut world = World::pool(1);
     let mut other = world.client();
     for value in [
@@ -239,9 +240,7 @@ fn values_that_would_break_out_of_a_set() {
             )
             .collect();
         assert!(shown == expected || shown == value, "{value:?} became {shown:?}");
-        if harness::subject() == harness::Subject::Howdah {
-            assert_eq!(other.value("SHOW application_name"), "");
-        }
+        assert_eq!(other.value("SHOW application_name"), "");
         assert_eq!(client.value("SHOW application_name"), shown, "stable from switch to switch");
     }
     world.howdah.must_live();
