@@ -58,7 +58,9 @@ impl PidFile {
         }
         if let Ok(text) = fs::read_to_string(path) {
             let pid = text.trim().parse::<i32>().ok().filter(|pid| *pid > 0);
-            let alive = |pid| nix::sys::signal::kill(Pid::from_raw(pid), None).is_ok();
+            let alive = |pid| {
+                nix::sys::signal::kill(Pid::from_raw(pid), None) != Err(nix::errno::Errno::ESRCH)
+            };
             if let Some(pid) = pid
                 && pid != std::process::id().cast_signed()
                 && alive(pid)

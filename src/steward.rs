@@ -126,6 +126,7 @@ impl Steward {
             threads.push(opened.thread);
         }
         pen.say(Level::Log, format_args!("{count} workers, io driver {name}"));
+        derive_ahead(&site, &commons);
         let finished = vec![false; count];
         Ok(Self {
             tasks,
@@ -292,6 +293,7 @@ impl Steward {
         let site = load::site(config, diff, Some(&self.site), self.secret, &mut self.pen);
         self.site = Arc::new(site);
         self.tell_all(&Order::Site(self.site.clone()));
+        derive_ahead(&self.site, &self.commons);
     }
 
     /// The answer follows the order to all in every worker's box, so whoever gets it finds the new
@@ -307,6 +309,27 @@ impl Steward {
             self.commons.mail(WorkerId(worker), Mail::Order { order: order.clone(), ask: None });
         }
     }
+}
+
+/// Have the SCRAM keys of plain passwords ready before anybody logs in, on a thread that nobody waits
+/// for: a first login would take milliseconds longer than all others, and a wrong password for a
+/// user who has none behind him longer than one for a user who does not exist.
+fn derive_ahead(site: &Arc<Site>, commons: &Arc<Commons<Socket>>) {
+    if site.config.settings.auth_type != config::AuthType::ScramSha256 {
+        return;
+    }
+    let (site, commons) = (site.clone(), commons.clone());
+    let derive = move || {
+        for (user, secret) in site.userlist.users() {
+            let Some(job) = site.decoy.ahead(user, secret) else { continue };
+            let key = job.key();
+            if commons.memory().derived(key).is_none() {
+                commons.memory().keep_derived(key, job.run());
+            }
+        }
+    };
+    // Without it, logins only derive their keys themselves.
+    let _ = thread::Builder::new().name("keys-ahead".to_owned()).spawn(derive);
 }
 
 /// What a worker thread needs to begin.

@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
+use crate::job::Origin;
 use crate::scram::hmac;
 use crate::secret::Digest;
-use crate::{Form, Password, Secret, Verifier};
+use crate::{Form, Job, Password, Secret, Verifier};
 
 /// Invents a secret for each user name that has none, always the same one, so that a stranger
 /// cannot tell by the questions or by the time whether a user exists.
@@ -25,6 +26,16 @@ impl Decoy {
     #[must_use]
     pub fn new(key: [u8; 32], iterations: u32, form: Form) -> Self {
         Self { key, iterations: iterations.max(1), form }
+    }
+
+    /// What the first login of `user` would have to wait for, to be done ahead: else a wrong password
+    /// for a user who never logged in would be refused later than one for a user who does not
+    /// exist. `None` where a login derives nothing that can be remembered.
+    #[must_use]
+    pub fn ahead(&self, user: &[u8], secret: &Secret) -> Option<Job> {
+        let Secret::Plain(password) = secret else { return None };
+        let salt = self.salt(user);
+        Some(Job::new(user, password.clone(), &salt, self.iterations, Origin::Stored))
     }
 
     pub(crate) const fn form(&self) -> Form {

@@ -90,7 +90,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn runs_clients_request(&self, server: u32) -> bool {
         let server = &self.servers[server as usize];
-        server.side.owes() && server.own.is_none()
+        server.own.is_none() && (server.side.owes() || server.replica.is_some())
     }
 
     fn cancel_on(&mut self, slot: u32, asker: Asker) {
@@ -132,7 +132,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             // be hit.
             Some(server)
                 if server.requests == canceller.request
-                    && server.side.owes()
+                    && (server.side.owes() || server.replica.is_some())
                     && server.own.is_none() =>
             {
                 let mut packet = Vec::with_capacity(16 + server.key.len());

@@ -74,11 +74,13 @@ impl<S> Commons<S> {
         self.socket_ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The epoch that servers of `database` opened now belong to.
+    /// The epoch that servers of `database` opened now belong to, for a worker that lives by the
+    /// site of `generation`: one that has not heard of the newest yet still opens obsolete ones.
     #[must_use]
-    pub fn epoch_of(&self, database: &str) -> u32 {
+    pub(crate) fn epoch_of(&self, database: &str, generation: u64) -> u32 {
         let epochs = open(&self.epochs);
-        epochs.databases.get(database).map_or(0, |mark| mark.epoch).max(epochs.all)
+        let late = |mark: &Mark| mark.epoch - u32::from(mark.generation > generation);
+        epochs.databases.get(database).map_or(0, late).max(epochs.all)
     }
 
     /// The servers of `database` were made obsolete by the site of this `generation`: the epoch that
@@ -200,6 +202,26 @@ pub struct Memory {
     /// The SCRAM keys with which a user logged in here: they open servers where only a verifier is
     /// stored. By user name.
     pub client_keys: BTreeMap<Arc<str>, ClientKeys>,
-    /// Passwords already put through PBKDF2.
-    pub derived: BTreeMap<JobKey, Derived>,
+    /// Passwords already put through PBKDF2. At most [`DERIVED_MAX`].
+    derived: BTreeMap<JobKey, Derived>,
+}
+
+/// More would mean that passwords change all the time; then starting anew costs little.
+const DERIVED_MAX: usize = 100_000;
+
+impl Memory {
+    /// What a job with this key came to, if it was done before.
+    #[must_use]
+    pub fn derived(&self, key: Option<JobKey>) -> Option<Derived> {
+        self.derived.get(&key?).cloned()
+    }
+
+    /// Keep what a job came to. A job without a key is nobody's but its login's.
+    pub fn keep_derived(&mut self, key: Option<JobKey>, derived: Derived) {
+        let Some(key) = key else { return };
+        if self.derived.len() >= DERIVED_MAX {
+            self.derived.clear();
+        }
+        self.derived.insert(key, derived);
+    }
 }

@@ -115,9 +115,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                     Err(text) => return self.client_leaves(slot, Why::Text(text.into())),
                 },
                 Step::Derive(job) => {
-                    let key = job.key();
-                    let known =
-                        key.and_then(|key| self.commons.memory().derived.get(&key).cloned());
+                    let known = self.commons.memory().derived(job.key());
                     let Some(derived) = known else {
                         let party = Party::Client { slot, id: self.clients[slot as usize].card.id };
                         let worker = self.me;

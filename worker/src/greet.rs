@@ -90,9 +90,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 ServerStep::Ready(greeting) => return self.server_greets(entry, greeting),
                 ServerStep::Failed(failure) => return self.server_refuses(entry, &failure),
                 ServerStep::Derive(job) => {
-                    let key = job.key();
-                    let known =
-                        key.and_then(|key| self.commons.memory().derived.get(&key).cloned());
+                    let known = self.commons.memory().derived(job.key());
                     let Some(derived) = known else {
                         let party =
                             Party::Server { slot: entry, id: self.servers[entry as usize].id };
@@ -255,6 +253,10 @@ impl<D: Driver, W: World> Worker<D, W> {
                 self.login_fails(entry, "connect failed", None);
             }
             State::Login(_) => self.login_fails(entry, "server conn crashed?", None),
+            // A replication client's goodbye went through, and was answered by hanging up.
+            State::Ready if server.replica.is_some() && error.is_none() => {
+                self.server_dies(entry, "server connection closed");
+            }
             State::Ready | State::Leaving(_) => self.server_dies(entry, "server conn crashed?"),
         }
     }

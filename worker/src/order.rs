@@ -253,6 +253,10 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     fn resume(&mut self, scope: &Scope) {
+        // The way out leads through a PAUSE of everything, and nobody turns back.
+        if self.standing.shutdown == Some(Shutdown::WaitForServers) {
+            return;
+        }
         match scope {
             None => {
                 self.standing.all_paused = false;

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use admin::StatsFacts;
 use config::{Config, Database, PoolMode};
 use io::Driver;
 use metrics::{Counters, History};
@@ -134,7 +135,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let limits = limits(&self.site.config, database, user);
         let mut pool = Pool::new(id, self.me, limits, board);
         let mut none = Vec::new();
-        pool.reconnect(self.commons.epoch_of(name), self.now, &mut none);
+        pool.reconnect(self.commons.epoch_of(name, self.site.generation), self.now, &mut none);
         if self.standing.pauses(name) {
             pool.pause(self.now, &mut none);
         }
@@ -243,7 +244,13 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
         }
         for (id, name, user, listed, unused) in going {
-            self.rooms[id.0 as usize] = None;
+            if let Some(room) = self.rooms[id.0 as usize].take()
+                && listed
+            {
+                // A pool made from `*` takes its statistics with it; a listed database keeps them.
+                let counted = StatsFacts { total: room.counters, history: room.history };
+                *self.former.entry(name.to_string()).or_default() += counted;
+            }
             self.room_ids.remove(&(name.clone(), user.clone()));
             if listed {
                 let age = unused.as_secs();

@@ -191,9 +191,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// Keys came back from the slow side: remember them, and go on with the login that asked.
     fn derived(&mut self, party: Party, key: Option<JobKey>, derived: &Derived) {
-        if let Some(key) = key {
-            self.commons.memory().derived.insert(key, derived.clone());
-        }
+        self.commons.memory().keep_derived(key, derived.clone());
         match party {
             Party::Client { slot, id } => {
                 if self.clients.get(slot as usize).is_some_and(|client| client.card.id == id) {
