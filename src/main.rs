@@ -126,7 +126,8 @@ fn prepare(
     sink.reopen(&settings.logfile)
         .map_err(|error| format!("cannot open log file '{}': {error}", settings.logfile))?;
     let pid_file = PidFile::write(&settings.pidfile)?;
-    identity::raise_fd_limit(config.fds_expected(1));
+    // Cancels, lookups and the rings themselves come on top of what is counted.
+    identity::raise_fd_limit(config.fds_expected(1) + 256);
     if let Some(limit) = FdLimit::read(&Disk) {
         let (soft, hard, max) = (limit.soft, limit.hard, settings.max_client_conn);
         let use_max = config.fds_expected(1);

@@ -331,6 +331,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = match (self.errors.len(), self.warnings.len() + self.not_yet.len()) {
             (0, 0) => "good".to_owned(),
+            (0, 1) => "good, with one warning".to_owned(),
             (0, warnings) => format!("good, with {warnings} warnings"),
             (errors, _) => format!("refused, for {errors} errors"),
         };

@@ -438,7 +438,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
         }
         let averages: Averages = all.history.averages();
-        self.log(Level::Log, format_args!("stats: {averages}"));
+        self.log(Level::Log, format_args!("{averages}"));
     }
 }
 
