@@ -71,6 +71,8 @@ macro_rules! settings {
         /// The values of all settings. Times are durations; a time of zero is what the setting
         /// says it is, mostly "never".
         #[derive(Clone, Debug, Eq, PartialEq)]
+        // The lines are written for people who read the manual: their brackets are sections.
+        #[allow(rustdoc::broken_intra_doc_links)]
         pub struct Settings {
             $(#[doc = $doc] pub $name: $type,)*
         }
