@@ -4,7 +4,7 @@ CARGO ?= cargo
 # What to measure: see `make bench RUN=help`.
 RUN ?= all
 
-.PHONY: build demo test check bench
+.PHONY: build demo test check drivers bench
 
 build:
 	$(CARGO) build --release --package howdah
@@ -21,6 +21,11 @@ test:
 # The same without installing anything.
 check:
 	ci/check
+
+# Well-known drivers, through the pooler; `make drivers RUN=pgx` for one of them.
+drivers:
+	$(CARGO) build --package howdah
+	tests/drivers/run-all $(filter-out all,$(RUN))
 
 bench: build
 	$(CARGO) run --release --quiet --package howdah-bench -- $(RUN)

@@ -242,7 +242,8 @@ public final class Story {
         expect("what COPY gave back", true, out.toString().equals(text));
         mustFail("COPY of what is no number", "22P02",
                 () -> copies.copyIn("COPY pgjdbc_story FROM STDIN", new StringReader("no number\tx\n")));
-        mustFail("COPY that its client gives up", "57014", () -> copies.copyIn("COPY pgjdbc_story FROM STDIN").cancelCopy());
+        // The server's error is what it wants to hear, so it throws nothing.
+        copies.copyIn("COPY pgjdbc_story FROM STDIN").cancelCopy();
         expect("rows after failed COPYs", 20000, value(connection, "SELECT count(*) FROM pgjdbc_story"));
         ok("COPY in and out");
     }
