@@ -400,9 +400,6 @@ impl Inward<'_> {
     fn pop(&mut self) {
         self.server.ledger.pop();
         self.answer_unsent();
-        if self.server.ledger.has_settled() {
-            self.settle();
-        }
     }
 
     /// What waited for its turn has it now, or waited for the end of a message that nobody asked for.
@@ -412,6 +409,9 @@ impl Inward<'_> {
             if self.client.is_some() {
                 self.flow.to_client.say(|out| answer(entry.what, out));
             }
+        }
+        if self.server.ledger.has_settled() {
+            self.settle();
         }
     }
 

@@ -3,6 +3,7 @@
 use wire::tag::client as tag;
 
 use crate::ClientSide;
+use crate::server::Unnamed;
 
 /// What was first in a client's held bytes, and is out of them now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,6 +34,10 @@ pub fn recall(client: &mut ClientSide, held: &mut Vec<u8>) -> Option<Recalled> {
             // In a batch that fails, these are skipped too.
             tag::QUERY | tag::FUNCTION_CALL if recalled == Recalled::Sync => {
                 recalled = Recalled::Request;
+                if piece.tag == tag::QUERY {
+                    // A server drops it before anything can be cancelled.
+                    client.unnamed = Unnamed::Nothing;
+                }
             }
             _ => {
                 recalled = Recalled::Request;

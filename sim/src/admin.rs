@@ -186,7 +186,7 @@ impl Admin {
         }
         if end.is_some() && !self.is_gone {
             let asked = self.asked.as_deref().unwrap_or("");
-            let late = weather.timeouts && !self.is_in;
+            let late = weather.timeouts && (!self.is_in || weather.orders.suspends);
             let killed = late || weather.orders.kills || asked == "goodbye";
             assert!(killed, "an admin was hung up on while he waited for {asked:?}");
             self.leave();

@@ -73,6 +73,8 @@ enum Stage {
 struct Said {
     tag: u8,
     body: Vec<u8>,
+    /// It begins to be sent when more is written than this.
+    start: u64,
     /// It is all sent when so much is written.
     end: u64,
 }
@@ -409,7 +411,7 @@ impl Application {
     fn expect_more(&mut self, canceled: bool, message: &[u8]) {
         if self.oracle.is_running() && !self.oracle.is_copying() {
             if canceled {
-                self.oracle.cancel(false);
+                self.oracle.cancel();
                 return self.was_canceled();
             }
             self.oracle.wake();
@@ -418,14 +420,16 @@ impl Application {
         let Some(said) = self.said.pop_front() else {
             panic!("client {} heard {}, and expected nothing", self.id, show(message))
         };
-        assert!(said.end <= self.written, "client {} was answered before it asked", self.id);
+        // Whether the statement of a Bind can be had may be known before its last parameter.
+        let from = if said.tag == client::BIND { said.start } else { said.end };
+        assert!(from <= self.written, "client {} was answered before it asked", self.id);
         let extended = matches!(
             said.tag,
             client::PARSE | client::BIND | client::DESCRIBE | client::CLOSE | client::EXECUTE
         );
         let strikes = extended || matches!(said.tag, client::QUERY | client::FUNCTION_CALL);
         if canceled && strikes && !self.oracle.is_skipping() {
-            self.oracle.cancel(extended);
+            self.oracle.cancel_message(said.tag);
             return self.was_canceled();
         }
         // Should the server die of it, what it says before is still to be heard.
@@ -456,7 +460,8 @@ impl Application {
             let end = self.composed + (bytes.len() - rest.len()) as u64;
             trace::message(format_args!("client {} says", self.id), piece.tag, piece.body);
             if piece.tag != client::TERMINATE {
-                self.said.push_back(Said { tag: piece.tag, body: piece.body.to_vec(), end });
+                let start = end - piece.body.len() as u64 - 5;
+                self.said.push_back(Said { tag: piece.tag, body: piece.body.to_vec(), start, end });
             }
         }
         self.compose(|out| out.extend_from_slice(bytes));

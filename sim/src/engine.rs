@@ -245,12 +245,29 @@ impl Engine {
         self.go_on()
     }
 
-    /// What runs, or is about to, is cancelled.
-    pub(crate) fn cancel(&mut self, extended: bool) -> Stop {
-        let running = self.running.take().map(|running| running.extended);
+    /// What runs is cancelled.
+    pub(crate) fn cancel(&mut self) -> Stop {
+        let running = self.running.take().is_some_and(|running| running.extended);
         let copy = self.copy.take().map(|copy| copy.extended);
-        let extended = copy.or(running).unwrap_or(extended);
+        self.canceled(copy.unwrap_or(running))
+    }
+
+    /// A message is cancelled before it does anything.
+    pub(crate) fn cancel_message(&mut self, tag: u8) -> Stop {
+        if tag == tag::QUERY {
+            self.drop_unnamed();
+        }
+        self.canceled(!matches!(tag, tag::QUERY | tag::FUNCTION_CALL))
+    }
+
+    fn canceled(&mut self, extended: bool) -> Stop {
+        self.begin();
         self.conclude(error("57014", "canceling statement due to user request"), extended)
+    }
+
+    fn drop_unnamed(&mut self) {
+        self.statements.remove(&b""[..]);
+        self.portals.remove(&b""[..]);
     }
 
     /// A Describe failed that should not have.
@@ -262,8 +279,7 @@ impl Engine {
     // ---- Simple queries.
 
     fn query(&mut self, body: &[u8]) -> Stop {
-        self.statements.remove(&b""[..]);
-        self.portals.remove(&b""[..]);
+        self.drop_unnamed();
         let Some(text) = body.strip_suffix(b"\0") else { panic!("a query without its end") };
         let (who, ops, own) = match script::text(text) {
             Text::Empty => {

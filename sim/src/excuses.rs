@@ -35,6 +35,7 @@ pub(crate) fn excuses(text: &str, by_server: bool, weather: &Weather) -> bool {
         "client settings were refused by the server" => dies,
         "connect failed" | "login failed" | "server login failed" => logins || dials,
         _ if text.starts_with("server login has been failing, cached error:") => logins || dials,
+        "suspend_timeout" => weather.orders.suspends && weather.timeouts,
         _ if text.ends_with("is disabled") => weather.orders.disables,
         _ => false,
     }

@@ -458,7 +458,7 @@ impl Cluster {
         if session.engine.is_running() && !session.engine.is_copying() {
             assert!(!session.engine.runs_own(), "I6: a cancel struck a query of the pooler's own");
             let who = session.engine.runs_for().map(|who| who.client).or(session.owner);
-            let stop = session.engine.cancel(false);
+            let stop = session.engine.cancel();
             self.struck(who);
             return self.went(at, stop, now);
         }
@@ -475,7 +475,7 @@ impl Cluster {
         // An empty query does not say whose it is. Its client will notice.
         let unclaimed = session.unclaimed && session.engine.is_clean();
         let who = session.owner.filter(|_| !unclaimed);
-        let stop = session.engine.cancel(message[0] == tag::EXECUTE);
+        let stop = session.engine.cancel_message(message[0]);
         self.struck(who);
         self.went(at, stop, now);
     }

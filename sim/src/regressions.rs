@@ -5,7 +5,7 @@ mod tests {
     use crate::play;
 
     /// Each with the steps it was played for.
-    const SEEDS: [(u64, u64); 10] = [
+    const SEEDS: [(u64, u64); 11] = [
         // The first client of a pool on its worker was never let in: the server that told what its
         // pool is like had come from another worker.
         (7, 1500),
@@ -25,6 +25,8 @@ mod tests {
         (102_297, 1500),
         // A cancel in line was answered in the midst of a notification.
         (3_023_080, 1500),
+        // A Query cancelled in line had dropped the client's unnamed statement all the same.
+        (6_002_419, 10_000),
     ];
 
     #[test]

@@ -270,6 +270,7 @@ impl Weather {
             edition => 1 + (self.pool_size + edition) % 4,
         };
         let wait = if self.timeouts { 2 } else { 0 };
+        let suspend = if self.timeouts { 10 } else { 100_000 };
         let [login, query, idle, connect] = if self.timeouts { [3, 2, 1, 2] } else { [0; 4] };
         let (checks, check_delay) = if self.checks { ("select 1", 0) } else { ("", 30) };
         text += &format!(
@@ -284,7 +285,7 @@ impl Weather {
              idle_transaction_timeout = {idle}\nserver_connect_timeout = {connect}\n\
              server_login_retry = 0.2\nserver_round_robin = {}\nquery_wait_notify = 1\n\
              cancel_wait_timeout = {wait}\nlog_connections = 0\nlog_disconnections = 0\n\
-             log_stats = 0\nworkers = {}\nlisten_addr = 127.0.0.1\n",
+             suspend_timeout = {suspend}\nlog_stats = 0\nworkers = {}\nlisten_addr = 127.0.0.1\n",
             self.reserve,
             self.min_pool,
             self.db_max,

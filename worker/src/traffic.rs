@@ -78,6 +78,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         match (waiting.map(|client| client.pool), self.is_ready(entry)) {
             (Some(_), true) => {}
             (Some(pool), false) => {
+                // It had its turn, and stands in line anew.
+                self.clients[slot as usize].since = now;
                 return self.with_pool(pool, |pool, out| pool.acquire(ClientId(slot), now, out));
             }
             (None, true) => return self.release(entry),
