@@ -81,7 +81,7 @@ impl Admin {
     }
 
     /// One who puts everything right, and goes.
-    pub(crate) fn to_tidy_up(mut self, weather: &Weather) -> Self {
+    pub(crate) fn that_tidies_up(mut self, weather: &Weather) -> Self {
         self.script = vec!["RESUME".to_owned()];
         for at in 0..weather.databases {
             self.script.push(format!("RESUME db{at}"));

@@ -124,7 +124,7 @@ impl Application {
         };
         if app.dice.one_in(5) {
             app.stage = Stage::Asking;
-            app.compose(|out| write::client::ssl_request(out));
+            app.compose(write::client::ssl_request);
         } else {
             app.introduce();
         }

@@ -20,7 +20,7 @@ impl Dice {
     /// A number below `bound`; 0 where there is none.
     pub(crate) fn under(&mut self, bound: usize) -> usize {
         // The high half, multiplied: cheaper than a division, and as even for bounds this small.
-        ((self.roll() >> 32) * bound as u64 >> 32) as usize
+        (((self.roll() >> 32) * bound as u64) >> 32) as usize
     }
 
     /// Both ends included.

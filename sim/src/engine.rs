@@ -49,6 +49,8 @@ pub(crate) struct Engine {
     reports_at_once: bool,
     described: Option<Value>,
     pub(crate) out: Vec<u8>,
+    /// Something in `out` is sent at once: an error or a notice.
+    pub(crate) is_urgent: bool,
 }
 
 /// What a transaction can change, and a rollback undo.
@@ -147,6 +149,7 @@ impl Engine {
             reports_at_once,
             described: None,
             out: Vec::new(),
+            is_urgent: false,
         }
     }
 
@@ -590,7 +593,7 @@ impl Engine {
 
     fn run_set(&mut self, name: &[u8], value: &[u8]) -> Result<&'static str, Failure> {
         let same = |known: &&str| known.as_bytes().eq_ignore_ascii_case(name);
-        let Some(at) = SETTABLE.iter().position(|known| same(&known)) else {
+        let Some(at) = SETTABLE.iter().position(same) else {
             return error("42704", format!("unrecognized parameter \"{}\"", lossy(name)));
         };
         if value == b"refused" {
@@ -631,7 +634,7 @@ impl Engine {
                 copy.messages += 1;
                 copy.bytes += body.len() as u64;
                 copy.sum =
-                    body.iter().fold(copy.sum, |sum, byte| sum * 31 + u64::from(*byte) & 0xffff);
+                    body.iter().fold(copy.sum, |sum, byte| (sum * 31 + u64::from(*byte)) & 0xffff);
                 if copy.messages == copy.fails_at {
                     self.copy = None;
                     self.running = None;
@@ -711,6 +714,7 @@ impl Engine {
             Err(failure) => failure,
         };
         self.running = None;
+        self.is_urgent = true;
         let Failure::Error { code, message } = failure else {
             let text = b"terminating connection due to administrator command";
             let report = Report {
@@ -780,6 +784,7 @@ impl Engine {
     }
 
     fn notice(&mut self, code: &[u8], message: &[u8]) {
+        self.is_urgent = true;
         let report =
             Report { severity: b"NOTICE", with_v: true, code, message, ..Report::default() };
         say::notice_response(&mut self.out, &report);

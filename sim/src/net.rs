@@ -194,11 +194,6 @@ impl Net {
         if link.down.is_empty() { link.down_end } else { None }
     }
 
-    /// The far end will write no more, but still reads.
-    pub(crate) fn half_close(&mut self, id: LinkId) {
-        self.links[id.0].up_end.get_or_insert(End::Eof);
-    }
-
     /// The far end is gone. The link must not be used again.
     pub(crate) fn leave(&mut self, id: LinkId, how: End) {
         let resets = how == End::Reset || !self.links[id.0].down.is_empty();

@@ -431,7 +431,7 @@ impl Play {
     fn tidy_up(&mut self) {
         let link = self.net.borrow_mut().dial().expect("the door is open");
         let tidy = Admin::new(link, self.net.clone(), self.dice.split());
-        self.admins.push(tidy.to_tidy_up(&self.weather));
+        self.admins.push(tidy.that_tidies_up(&self.weather));
     }
 
     fn give_up(&self) -> ! {

@@ -34,6 +34,8 @@ pub(crate) struct Cluster {
     pub(crate) is_rough: bool,
     /// The pooler resets every session before another client gets it.
     resets: bool,
+    /// As PostgreSQL, they send only when they must: when a batch is over, or a Flush asks for it.
+    buffers: bool,
     pub(crate) served: u64,
 }
 
@@ -80,6 +82,8 @@ struct Session {
     /// It thinks about the next message until then.
     thinks: Option<u64>,
     thought: bool,
+    /// Said, and not sent yet.
+    unsent: Bytes,
 }
 
 impl Cluster {
@@ -95,6 +99,7 @@ impl Cluster {
             next_pid: 1,
             is_rough: true,
             resets,
+            buffers: weather.buffers,
             served: 0,
         }
     }
@@ -195,7 +200,7 @@ impl Cluster {
                     return self.is_hung_up_on(at);
                 }
                 let stop = session.engine.wake();
-                self.went(at, stop, now);
+                self.went(at, 0, stop, now);
                 return false;
             }
             if self.dice.one_in(weather.rates.noise) {
@@ -275,7 +280,11 @@ impl Cluster {
     /// What servers say unasked.
     fn make_noise(&mut self, at: usize) {
         let on = self.dice.one_in(2);
-        let out = self.backends[at].outbox.end();
+        let backend = &mut self.backends[at];
+        if let Stage::Session(session) = &mut backend.stage {
+            session.unsent.pour(usize::MAX, &mut backend.outbox);
+        }
+        let out = backend.outbox.end();
         match self.dice.under(3) {
             0 => notice(out),
             1 => {
@@ -433,15 +442,24 @@ impl Cluster {
         session.check(first, &message[5..], self.resets);
         self.served += 1;
         let stop = session.engine.message(first, &message[5..]);
-        self.went(at, stop, now);
+        self.went(at, first, stop, now);
         false
     }
 
-    fn went(&mut self, at: usize, stop: Stop, now: u64) {
+    /// What came of a message with this tag, or of waiting.
+    fn went(&mut self, at: usize, tag: u8, stop: Stop, now: u64) {
         let backend = &mut self.backends[at];
         let Stage::Session(session) = &mut backend.stage else { return };
-        backend.outbox.push(&session.engine.out);
-        session.engine.out.clear();
+        let engine = &mut session.engine;
+        session.unsent.push(&engine.out);
+        engine.out.clear();
+        let urgent = std::mem::take(&mut engine.is_urgent);
+        let ends = matches!(tag, tag::SYNC | tag::FLUSH | tag::COPY_DONE | tag::COPY_FAIL);
+        let simple = matches!(tag, tag::QUERY | tag::FUNCTION_CALL | 0) && stop == Stop::Ready;
+        let must = urgent || ends || simple || engine.is_copying() || stop == Stop::Dead;
+        if must || !self.buffers || session.unsent.len() > 8192 {
+            session.unsent.pour(usize::MAX, &mut backend.outbox);
+        }
         match stop {
             Stop::Ready => {}
             Stop::Slow { ms } => session.wakes = now + u64::from(ms) * 1_000_000,
@@ -460,7 +478,7 @@ impl Cluster {
             let who = session.engine.runs_for().map(|who| who.client).or(session.owner);
             let stop = session.engine.cancel();
             self.struck(who);
-            return self.went(at, stop, now);
+            return self.went(at, 0, stop, now);
         }
         if session.thinks.is_none() {
             return;
@@ -477,7 +495,7 @@ impl Cluster {
         let who = session.owner.filter(|_| !unclaimed);
         let stop = session.engine.cancel_message(message[0]);
         self.struck(who);
-        self.went(at, stop, now);
+        self.went(at, 0, stop, now);
     }
 
     fn struck(&mut self, who: Option<u32>) {
@@ -491,17 +509,6 @@ impl Cluster {
     /// The backend at the far end of a link.
     pub(crate) fn at(&self, link: LinkId) -> Option<&Backend> {
         self.backends.iter().find(|backend| backend.link == link)
-    }
-
-    /// When the next of those that wait for a time goes on.
-    pub(crate) fn next_time(&self) -> Option<u64> {
-        let times = self.backends.iter().filter_map(|backend| match &backend.stage {
-            Stage::Cancel { at, .. } => Some(*at),
-            Stage::Session(session) if session.engine.is_running() => Some(session.wakes),
-            Stage::Session(session) => session.thinks,
-            _ => None,
-        });
-        times.min()
     }
 }
 
@@ -531,6 +538,7 @@ impl Backend {
             wakes: 0,
             thinks: None,
             thought: false,
+            unsent: Bytes::default(),
         }));
     }
 

@@ -20,21 +20,21 @@ pub(crate) const VALUES: [&[&[u8]]; 6] = [
 const NAMES: [&[u8]; 4] = [b"", b"s1", b"s2", b"s3"];
 /// Statements that clients share.
 const SHARED: [&[u8]; 12] = [
-    b"/*-*/r1/**/",
-    b"/*-*/r2/**/",
-    b"/*-*/r3/**/",
-    b"/*-*/r5,40/**/",
-    b"/*-*/r1/**/",
-    b"/*-*/n/**/",
-    b"/*-*/z3/**/",
-    b"/*-*/SET TimeZone='CET'/**/",
-    b"/*-*/o2,10/**/",
-    b"/*-*/da/**/",
+    b"r1/*-*/",
+    b"r2/*-*/",
+    b"r3/*-*/",
+    b"r5,40/*-*/",
+    b"r1/*-*/",
+    b"n/*-*/",
+    b"z3/*-*/",
+    b"SET TimeZone='CET'/*-*/",
+    b"o2,10/*-*/",
+    b"DEALLOCATE ALL/*-*/",
     b"",
-    b"/*-*/f/**/",
+    b"f/*-*/",
 ];
 /// The one of them that does away with all.
-const FORGETTING: &[u8] = b"/*-*/da/**/";
+const FORGETTING: &[u8] = b"DEALLOCATE ALL/*-*/";
 /// Of these, those that always may be used.
 const HARMLESS: usize = 6;
 
@@ -60,8 +60,6 @@ pub(crate) struct Requests {
     /// The unnamed statement must not be run again: it is a COPY, and would want its data, or it does
     /// away with all others, and nothing may be asked behind it.
     unnamed_once: bool,
-    /// It did away with its statements: what it means by their names depends on the answer.
-    forgets: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -84,7 +82,6 @@ impl Requests {
             ends_answered: false,
             began_blocks: false,
             unnamed_once: false,
-            forgets: false,
         }
     }
 
@@ -130,10 +127,6 @@ impl Requests {
             return false;
         }
         self.may_copy = false;
-        if self.forgets && !idle {
-            return false;
-        }
-        self.forgets = false;
         if self.left == 0 || winding_up {
             return self.wind_up(dice, idle, out);
         }
@@ -179,7 +172,7 @@ impl Requests {
     fn query(&mut self, ops: &[u8], out: &mut Vec<u8>) {
         self.request += 1;
         let (client, request) = (self.client, self.request);
-        let text = [format!("/*{client}.{request}*/").as_bytes(), ops, b"/**/"].concat();
+        let text = [ops, format!("/*{client}.{request}*/").as_bytes()].concat();
         write::client::query(out, &text);
     }
 
@@ -225,9 +218,8 @@ impl Requests {
         if dice.one_in(rates.crashes) {
             return b"x".to_vec();
         }
-        if alone && !self.unsynced && dice.one_in(rates.forgets) {
-            self.forgets = true;
-            return (*dice.pick(&[&b"da"[..], b"di", b"ra"])).to_vec();
+        if alone && dice.one_in(rates.forgets) {
+            return (*dice.pick(&[&b"DEALLOCATE ALL"[..], b"DISCARD ALL", b"ra"])).to_vec();
         }
         if dice.one_in(rates.large) {
             let pad = *dice.pick(&[300, 5000, 70_000]);
@@ -266,7 +258,7 @@ impl Requests {
         let extended = weather.rates.extended > 0 && dice.one_in(2);
         let copy = if extended { Copy::Extended } else { Copy::Simple };
         if extended {
-            self.unnamed(format!("/*-*/{ops}/**/").as_bytes(), out);
+            self.unnamed(format!("{ops}/*-*/").as_bytes(), out);
         } else {
             self.query(ops.as_bytes(), out);
         }
@@ -317,7 +309,7 @@ impl Requests {
     /// Parse, Bind and Execute of the unnamed statement.
     fn unnamed(&mut self, query: &[u8], out: &mut Vec<u8>) {
         write::client::parse(out, b"", query, &[]);
-        self.unnamed_once = query.starts_with(b"/*-*/i") || query == FORGETTING;
+        self.unnamed_once = query.starts_with(b"i") || query == FORGETTING;
         self.bind(b"", b"", out);
         execute(b"", 0, out);
         self.unsynced = true;
@@ -343,14 +335,6 @@ impl Requests {
         for _ in 0..dice.between(1, 3) {
             self.request += 1;
             let query = self.statement(dice, weather);
-            if query == FORGETTING {
-                // Nothing may depend on it before it is answered.
-                write::client::sync(out);
-                self.unnamed(FORGETTING, out);
-                write::client::sync(out);
-                (self.unsynced, self.forgets) = (false, true);
-                return;
-            }
             if !named {
                 self.unnamed(&query, out);
                 continue;
@@ -378,14 +362,14 @@ impl Requests {
         let blocks = weather.mode != PoolMode::Statement;
         if self.in_block && dice.one_in(4) {
             self.in_block = false;
-            return (*dice.pick(&[&b"/*-*/c/**/"[..], b"/*-*/k/**/"])).to_vec();
+            return (*dice.pick(&[&b"c/*-*/"[..], b"k/*-*/"])).to_vec();
         }
         if blocks && dice.one_in(rates.transactions.saturating_mul(2)) {
             (self.in_block, self.began_blocks) = (true, true);
-            return b"/*-*/b/**/".to_vec();
+            return b"b/*-*/".to_vec();
         }
         if dice.one_in(rates.errors) {
-            return (*dice.pick(&[&b"/*-*/f/**/"[..], b"/*-*/!/**/"])).to_vec();
+            return (*dice.pick(&[&b"f/*-*/"[..], b"!/*-*/"])).to_vec();
         }
         let at = dice.under(SHARED.len() - 1);
         let at = if at == 9 && rates.forgets == 0 { 0 } else { at };

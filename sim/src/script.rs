@@ -1,7 +1,7 @@
 //! What simulated applications ask for: SQL that says who asks, and what is to come of it.
 //!
-//! `/*17.3*/r2;b;SET TimeZone='UTC'/**/` is request 3 of client 17. A statement that clients share
-//! says `/*-*/`, and who asks is the parameter that is bound to it.
+//! `r2;b;SET TimeZone='UTC'/*17.3*/` is request 3 of client 17. A statement that clients share ends
+//! in `/*-*/`, and who asks is the parameter that is bound to it.
 
 use std::borrow::Cow;
 
@@ -44,12 +44,16 @@ pub(crate) fn text(query: &[u8]) -> Text<'_> {
     if query.is_empty() {
         return Text::Empty;
     }
-    let Some(rest) = query.strip_prefix(b"/*") else {
-        return if query.contains(&b'/') { Text::Garbled } else { Text::Own(query) };
+    let begins = |rest: &[u8]| rest.windows(2).rposition(|two| two == b"/*");
+    let Some(rest) = query.strip_suffix(b"*/") else {
+        return if begins(query).is_some() { Text::Garbled } else { Text::Own(query) };
     };
-    let Some(end) = rest.windows(2).position(|two| two == b"*/") else { return Text::Garbled };
-    let Some(ops) = rest[end + 2..].strip_suffix(b"/**/") else { return Text::Garbled };
-    match &rest[..end] {
+    let Some(at) = begins(rest) else { return Text::Garbled };
+    let ops = &rest[..at];
+    if begins(ops).is_some() {
+        return Text::Garbled;
+    }
+    match &rest[at + 2..] {
         b"-" => Text::Script { who: None, ops },
         who => match Ident::read(who) {
             Some(who) => Text::Script { who: Some(who), ops },
@@ -136,8 +140,8 @@ pub(crate) fn op(statement: &[u8]) -> Op<'_> {
         b"f" => return Op::Fail,
         b"n" => return Op::Notice,
         b"x" => return Op::Crash,
-        b"da" => return Op::DeallocateAll,
-        b"di" | b"DISCARD ALL" => return Op::DiscardAll,
+        b"DEALLOCATE ALL" => return Op::DeallocateAll,
+        b"DISCARD ALL" => return Op::DiscardAll,
         b"ra" => return Op::ResetAll,
         b"select 1" => return Op::Rows { count: 1, pad: 0 },
         _ => {}
@@ -211,8 +215,9 @@ mod tests {
     #[test]
     fn a_script_is_taken_apart() {
         let who = Some(Ident { client: 17, request: 3 });
-        assert_eq!(text(b"/*17.3*/r2/**/"), Text::Script { who, ops: b"r2" });
-        assert_eq!(text(b"/*17.3*/r2/**"), Text::Garbled);
+        assert_eq!(text(b"r2/*17.3*/"), Text::Script { who, ops: b"r2" });
+        assert_eq!(text(b"r2/*17.3*"), Text::Garbled);
+        assert_eq!(text(b"r2/*17.3*/r2/*17.3*/"), Text::Garbled);
         assert_eq!(text(b"SET a='b'"), Text::Own(b"SET a='b'"));
         let (first, rest) = split(b"SET TimeZone='a;b';r1");
         assert_eq!((first, rest), (&b"SET TimeZone='a;b'"[..], &b"r1"[..]));

@@ -154,6 +154,8 @@ pub(crate) struct Weather {
     pub(crate) timeouts: bool,
     pub(crate) round_robin: bool,
     pub(crate) reports_at_once: bool,
+    /// Servers send what they say when a batch is over, not before.
+    pub(crate) buffers: bool,
     /// Servers speak protocol 3.2.
     pub(crate) long_keys: bool,
     pub(crate) applications: usize,
@@ -209,6 +211,7 @@ impl Weather {
             timeouts: !calm && dice.one_in(4),
             round_robin: dice.one_in(3),
             reports_at_once: dice.one_in(4),
+            buffers: !dice.one_in(3),
             long_keys: dice.one_in(2),
             applications: dice.between(1, 8),
             pipeline: *dice.pick(&[1, 1, 3, 10]),
