@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
     let start = number("FROM").unwrap_or(now);
     let minutes = number("MINUTES").map(|minutes| Duration::from_secs(60 * minutes));
-    let runs = number("RUNS").unwrap_or(if minutes.is_some() { u64::MAX } else { 1000 });
+    let runs = number("RUNS").unwrap_or_else(|| if minutes.is_some() { u64::MAX } else { 1000 });
     let goes_on = number("ALL").is_some();
     panic::set_hook(Box::new(|info| LAST_WORDS.set(info.to_string())));
     let began = Instant::now();
