@@ -1,8 +1,9 @@
 //! The differential oracle: one conversation, directly and through the pooler, compared byte for byte.
 //!
 //! The pooler has one server, and between any two steps a stranger on the same pool uses it, in ways chosen to disturb:
-//! unnamed statements, errors, transactions, parameters. What must differ is masked: process numbers in notifications, and
-//! the table numbers in row descriptions, since the two conversations have a database each.
+//! unnamed statements, errors, transactions, parameters. What must differ is masked: process numbers in notifications, the
+//! table numbers in row descriptions (the two conversations have a database each), and the place in PostgreSQL's source where
+//! a failed transaction refuses a statement.
 
 use std::time::Duration;
 
@@ -202,6 +203,16 @@ impl Stranger {
 pub fn mask(mut reply: Reply) -> Reply {
     for message in &mut reply.0 {
         match message.tag {
+            // Where in PostgreSQL a failed transaction stopped a statement: at its Bind, or at the Parse that the pooler had
+            // to put before it on this server.
+            b'E' if message.fields().code() == "25P02" => {
+                let told =
+                    message.fields().0.into_iter().filter(|(field, _)| !b"FLR".contains(field));
+                let told: Vec<_> = told.collect();
+                let told: Vec<_> =
+                    told.iter().map(|(field, text)| (*field, text.as_str())).collect();
+                message.body = crate::fake::fields(&told);
+            }
             b'A' => message.body[..4].fill(0),
             b'T' => {
                 let mut at = 2;

@@ -198,6 +198,15 @@ impl Postgres {
         self.superuser("postgres").value(&sql).parse().expect("a count")
     }
 
+    /// How many sessions of a database are in `pg_sleep` this moment. A cancel that comes before that finds nothing to cancel.
+    #[must_use]
+    pub fn asleep(&self, db: &str) -> usize {
+        let sql = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = '{db}' AND wait_event = 'PgSleep'"
+        );
+        self.superuser("postgres").value(&sql).parse().expect("a count")
+    }
+
     fn log_path(&self) -> PathBuf {
         self.folder.join("log")
     }

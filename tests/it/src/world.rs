@@ -63,6 +63,12 @@ impl World {
         self.postgres.backends(&self.db)
     }
 
+    /// How many sessions are in `pg_sleep` this moment.
+    #[must_use]
+    pub fn asleep(&self) -> usize {
+        self.postgres.asleep(&self.db)
+    }
+
     /// The statements that reached this database, in order.
     #[must_use]
     pub fn statements(&self) -> Vec<String> {

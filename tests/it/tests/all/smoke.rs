@@ -49,7 +49,7 @@ fn the_everyday_road(workers: u32, io_driver: &str) {
     assert_eq!(clients[0].value("SELECT count(*) FROM t WHERE n < 100"), "135");
     assert!(world.servers() <= 3);
     clients[0].send(&query("SELECT pg_sleep(20)"));
-    harness::eventually("it sleeps", || world.pools("sv_active") == "1");
+    harness::eventually("it sleeps", || world.asleep() == 1);
     clients[0].cancel();
     assert_eq!(clients[0].until_ready().code(), "57014");
     world.howdah.order("RECONNECT");

@@ -138,7 +138,7 @@ fn a_cancel_finds_its_client_on_every_worker() {
     for client in &mut clients {
         client.send(&query("SELECT pg_sleep(20)"));
     }
-    eventually("all sleep", || world.pools("sv_active") == "4");
+    eventually("all sleep", || world.asleep() == 4);
     for client in &mut clients {
         client.cancel();
         assert_eq!(client.until_ready().code(), "57014");
