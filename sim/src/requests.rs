@@ -335,6 +335,12 @@ impl Requests {
         for _ in 0..dice.between(1, 3) {
             self.request += 1;
             let query = self.statement(dice, weather);
+            if query == FORGETTING {
+                // Whoever asks on in the same batch gets no right answer from a pooler: it cannot
+                // wait for what it must know, for the server sends nothing before the batch's end.
+                self.unnamed(FORGETTING, out);
+                break;
+            }
             if !named {
                 self.unnamed(&query, out);
                 continue;
@@ -349,7 +355,7 @@ impl Requests {
             }
         }
         self.unsynced = true;
-        if !named || !dice.one_in(rates.unsynced) {
+        if !named || self.unnamed_once || !dice.one_in(rates.unsynced) {
             write::client::sync(out);
             self.unsynced = false;
         } else if dice.one_in(2) {
