@@ -611,13 +611,15 @@ pub(crate) fn answer(what: What, out: &mut Vec<u8>) {
 /// until then, nothing is said that depends on it.
 fn wipes(text: &[u8]) -> bool {
     let text = text.trim_ascii_start();
+    // It may be here in part only.
     let starts = |word: &[u8]| {
-        text.split_at_checked(word.len()).is_some_and(|(start, _)| start.eq_ignore_ascii_case(word))
+        let len = word.len().min(text.len());
+        text[..len].eq_ignore_ascii_case(&word[..len])
     };
     match text.first() {
         Some(b'd' | b'D') => starts(b"deallocate") || starts(b"discard"),
         // What stands behind a comment is not looked for, but expected.
-        Some(b'/' | b'-') => true,
+        Some(b'/' | b'-') | None => true,
         _ => false,
     }
 }

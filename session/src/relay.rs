@@ -67,6 +67,7 @@ pub fn from_server(
     if let Some(client) = client
         && client.is_held()
         && !heard.left_open
+        && !heard.fatal
     {
         heard.terminate = resume(client, server, statements, rules, flow)? == Said::Terminate;
     }

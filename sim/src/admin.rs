@@ -11,6 +11,7 @@ use crate::bytes::Bytes;
 use crate::dice::Dice;
 use crate::login;
 use crate::net::{End, LinkId, Net};
+use crate::trace;
 use crate::weather::Weather;
 
 const VIEWS: [&str; 20] = [
@@ -130,6 +131,7 @@ impl Admin {
             None => self.think(weather),
         };
         self.left = self.left.saturating_sub(1);
+        trace::message(format_args!("admin says"), b'Q', command.as_bytes());
         write::client::query(self.outbox.end(), command.as_bytes());
         self.asked = Some(command);
     }
@@ -194,6 +196,7 @@ impl Admin {
     }
 
     fn hear(&mut self, tag: u8, body: &[u8], weather: &Weather) {
+        trace::message(format_args!("           admin hears"), tag, body);
         match tag {
             server::AUTHENTICATION => {
                 let mut out = std::mem::take(&mut self.outbox);

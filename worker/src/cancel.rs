@@ -264,5 +264,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             let pool = client.pool;
             self.with_pool(pool, |pool, out| pool.forget(ClientId(slot), out));
         }
+        // There is room again for what it says next.
+        self.regulate(slot);
     }
 }
