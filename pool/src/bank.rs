@@ -287,6 +287,13 @@ impl Bank {
         account.opening = account.opening.saturating_sub(1);
         let is_refusal = failure == Failure::Login { transient: false };
         if failure != Failure::Abandoned {
+            // What a server said is on its way to those who wait, and to be found here when it
+            // arrives: a connection that broke meanwhile says less.
+            let said = account.trouble.as_ref().filter(|trouble| trouble.is_refusal);
+            let error = match said {
+                Some(trouble) if !is_refusal => Arc::clone(&trouble.error),
+                _ => error,
+            };
             account.trouble = Some(Trouble { at: now, is_refusal, error, trying: None });
         } else if let Some(trouble) = &mut account.trouble
             && trouble.trying.is_some_and(|(who, _)| who == me)
