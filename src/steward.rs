@@ -305,9 +305,7 @@ impl Steward {
     }
 
     fn tell_all(&self, order: &Order) {
-        for worker in 0..self.commons.workers() {
-            self.commons.mail(WorkerId(worker), Mail::Order { order: order.clone(), ask: None });
-        }
+        self.commons.order(order, None);
     }
 }
 

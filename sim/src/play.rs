@@ -371,10 +371,7 @@ impl Play {
         let generation = self.site.generation + 1;
         self.site = Arc::new(Site { generation, ..fresh });
         let order = Order::Site(self.site.clone());
-        for worker in 0..self.commons.workers() {
-            let order = order.clone();
-            self.commons.mail(WorkerId(worker), Mail::Order { order, ask: None });
-        }
+        self.commons.order(&order, None);
         self.commons.mail(ask.from, Mail::Answer { ask, answer: Answer::Done });
     }
 

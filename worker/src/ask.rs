@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use admin::{Facts, Refusal};
 use io::Driver;
-use pool::WorkerId;
 
 use crate::mail::{Answer, Ask, Mail};
 use crate::order::Order;
@@ -48,10 +47,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn ask_all(&mut self, order: &Order, whose: Whose) -> u64 {
         let workers = self.commons.workers();
         let ask = self.open_ask(whose, workers);
-        for worker in (0..workers).map(WorkerId).filter(|worker| *worker != self.me) {
-            self.commons.mail(worker, Mail::Order { order: order.clone(), ask: Some(ask) });
-        }
-        self.ordered(order.clone(), Some(ask));
+        self.commons.order(order, Some(ask));
         ask.number
     }
 
@@ -103,11 +99,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// Order something that nobody waits for.
-    pub(crate) fn tell_all(&mut self, order: &Order) {
-        for worker in (0..self.commons.workers()).map(WorkerId).filter(|w| *w != self.me) {
-            self.commons.mail(worker, Mail::Order { order: order.clone(), ask: None });
-        }
-        self.ordered(order.clone(), None);
+    pub(crate) fn tell_all(&self, order: &Order) {
+        self.commons.order(order, None);
     }
 
     /// Nobody waits for this any more.

@@ -9,7 +9,8 @@ use auth::{ClientKeys, Derived, JobKey};
 use pool::{Bank, PoolId, WorkerId};
 use session::Registry;
 
-use crate::mail::{LetterBox, Mail};
+use crate::mail::{Ask, LetterBox, Mail};
+use crate::order::Order;
 use crate::order::Scope;
 use crate::welcome::Welcome;
 
@@ -23,6 +24,8 @@ pub struct Commons<S> {
     loads: Vec<AtomicU32>,
     socket_ids: AtomicU64,
     epochs: Mutex<Epochs>,
+    /// Held while an order is put into all boxes.
+    ordering: Mutex<()>,
     /// Prepared statements, for one name per text on every server.
     pub(crate) statements: Arc<Registry>,
 }
@@ -40,6 +43,7 @@ impl<S> Commons<S> {
             memory: Mutex::default(),
             socket_ids: AtomicU64::new(1),
             epochs: Mutex::default(),
+            ordering: Mutex::default(),
             statements: Arc::new(Registry::new(seed)),
         }
     }
@@ -65,6 +69,15 @@ impl<S> Commons<S> {
     pub fn mail(&self, to: WorkerId, mail: Mail<S>) {
         if let Some(letter_box) = self.boxes.get(usize::from(to.0)) {
             letter_box.put(mail);
+        }
+    }
+
+    /// Order something of all workers, whoever orders it included. Each of them gets all orders in
+    /// the same sequence: of a RESUME and a KILL at once, the same one is the last everywhere.
+    pub fn order(&self, order: &Order, ask: Option<Ask>) {
+        let _one_at_a_time = open(&self.ordering);
+        for worker in (0..self.workers()).map(WorkerId) {
+            self.mail(worker, Mail::Order { order: order.clone(), ask });
         }
     }
 
