@@ -95,7 +95,8 @@ fn e16_descriptors_run_out_and_come_back() {
     world.howdah.must_live();
     drop(crowd);
     let (time, ()) = took(|| eventually("there is room again", || world.login().attempt().is_ok()));
-    assert!(time < seconds(10.0), "{time:?}");
+    // The listener rests for five seconds at a time, and first has to accept those who have left meanwhile.
+    assert!(time < seconds(17.0), "{time:?}");
     world.howdah.must_live();
 }
 
