@@ -228,7 +228,9 @@ impl Bank {
     pub fn ask_min(&mut self, pool: PoolId, me: WorkerId, now: Instant) -> bool {
         let account = self.account(pool);
         let is_wanted = account.open < account.limits.min && account.holdup(now).is_none();
-        if !is_wanted || self.limited(pool) != Limited::default() || self.is_awaited(pool) {
+        if !is_wanted || self.limited(pool) != Limited::default()
+            || (self.is_awaited(pool) && !planted::is("minimum-comes-first"))
+        {
             return false;
         }
         self.take(pool, me, now);
@@ -391,7 +393,8 @@ impl Bank {
     /// What keeps `pool` from one more server, leaving the reserve aside.
     fn limited(&self, pool: PoolId) -> Limited {
         let account = self.account(pool);
-        let is_full = |open: u32, max: Option<u32>| max.is_some_and(|max| open >= max);
+        let one_more = u32::from(planted::is("one-server-too-many"));
+        let is_full = |open: u32, max: Option<u32>| max.is_some_and(|max| open >= max + one_more);
         Limited {
             by_size: is_full(account.open, account.limits.size),
             by_db: is_full(self.shares[account.db].open, account.limits.db_max),

@@ -125,7 +125,7 @@ impl Pool {
             debug_assert!(false, "{client:?} asked twice");
             return;
         }
-        if self.line.is_empty()
+        if (self.line.is_empty() || planted::is("line-jumped"))
             && !self.is_paused
             && let Some(at) = self.fresh(now)
         {
@@ -185,7 +185,7 @@ impl Pool {
         }
         self.want = Want::Nothing;
         self.settle(now, out);
-        if self.want == Want::Nothing {
+        if self.want == Want::Nothing && !planted::is("call-unanswered") {
             out.push(Action::Decline);
         }
     }
@@ -298,7 +298,7 @@ impl Pool {
 
     /// Worker `from` waits, and saw idle servers here. It gets one answer: a server, or `NoIdle`.
     pub fn nudged(&mut self, from: WorkerId, now: Instant, out: &mut Vec<Action>) {
-        if !self.hand_over(from, now, out) {
+        if !self.hand_over(from, now, out) && !planted::is("nudge-unanswered") {
             out.push(Action::NoIdle { to: from });
         }
     }
@@ -567,6 +567,9 @@ impl Pool {
         self.oldest_opened = self.oldest_opened.min(server.opened_at);
         self.servers.shift(at, Place::Idle);
         self.show_idle();
+        if planted::is("idle-not-shared") {
+            return true;
+        }
         self.share(now, out);
         true
     }
@@ -592,7 +595,9 @@ impl Pool {
     /// that lies idle elsewhere comes first, even if one that we expect at home would do: nobody waits
     /// while a server of the pool is idle on any core.
     fn fetch(&mut self, now: Instant, out: &mut Vec<Action>) {
-        let coming = self.nudges + self.coming();
+        // A server that was promised may be the answer to a nudge: it counts once. Where it is not, one
+        // nudge too many is answered by `NoIdle`.
+        let coming = self.nudges.max(self.coming());
         let mut wanted = self.line.len().saturating_sub(coming);
         if wanted > 0 && self.board.is_shared() {
             wanted -= self.nudge(wanted, out);
