@@ -51,7 +51,8 @@ impl Line {
 
     /// The head of the line goes.
     pub(crate) fn pop(&mut self) -> Option<ClientId> {
-        let at = self.order.first()?;
+        let last = planted::is("last-come-first-served");
+        let at = if last { self.order.last()? } else { self.order.first()? };
         let client = ClientId(self.seats.number(at));
         self.remove(at);
         Some(client)

@@ -125,7 +125,7 @@ impl Pool {
             debug_assert!(false, "{client:?} asked twice");
             return;
         }
-        if (self.line.is_empty() || planted::is("line-jumped"))
+        if self.line.is_empty()
             && !self.is_paused
             && let Some(at) = self.fresh(now)
         {
@@ -185,7 +185,7 @@ impl Pool {
         }
         self.want = Want::Nothing;
         self.settle(now, out);
-        if self.want == Want::Nothing && !planted::is("call-unanswered") {
+        if self.want == Want::Nothing {
             out.push(Action::Decline);
         }
     }
@@ -268,7 +268,9 @@ impl Pool {
         now: Instant,
         out: &mut Vec<Action>,
     ) {
-        self.board.end_promise(self.me);
+        if !planted::is("promise-not-ended") {
+            self.board.end_promise(self.me);
+        }
         self.nudges = self.nudges.saturating_sub(1);
         if let Some(at) = self.add(server, Place::Idle, opened_at, epoch, now) {
             self.servers[at].has_served = true;
@@ -616,8 +618,8 @@ impl Pool {
     /// Mails the workers that show idle servers, for up to `wanted` of them; returns for how many.
     fn nudge(&mut self, wanted: u32, out: &mut Vec<Action>) -> u32 {
         let mut found = 0;
-        // Those we have mailed already may be spoken for.
-        let mut spoken_for = self.nudges;
+        // Those we have mailed for and not been promised yet may be spoken for.
+        let mut spoken_for = self.nudges.saturating_sub(self.coming());
         for to in self.board.others(self.me) {
             let idle = self.board.idle(to);
             let here = idle.saturating_sub(spoken_for);
