@@ -20,7 +20,7 @@ pub(crate) struct Checks {
 
 /// Beyond this much of one client's words held back, in bytes, nothing more is read (64 KiB in the
 /// worker); and what was read before that was noticed.
-const HELD_MOST: usize = 2 * 65_536 + 4096;
+const HELD_MOST: usize = 3 * 65_536;
 
 impl Checks {
     /// Look at everything.
