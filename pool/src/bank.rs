@@ -228,7 +228,8 @@ impl Bank {
     pub fn ask_min(&mut self, pool: PoolId, me: WorkerId, now: Instant) -> bool {
         let account = self.account(pool);
         let is_wanted = account.open < account.limits.min && account.holdup(now).is_none();
-        if !is_wanted || self.limited(pool) != Limited::default()
+        if !is_wanted
+            || self.limited(pool) != Limited::default()
             || (self.is_awaited(pool) && !planted::is("minimum-comes-first"))
         {
             return false;

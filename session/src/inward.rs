@@ -91,7 +91,7 @@ impl Inward<'_> {
                 tag => Err(Fault::Unexpected { tag }),
             };
         };
-        let ours = head.whose == Whose::Ours;
+        let ours = head.whose == Whose::Ours && !planted::is("own-answers-heard");
         match tag {
             tag::NOTIFICATION => return Ok(linked),
             // What a statement of our own gives notice of is nothing to the client.
@@ -223,6 +223,9 @@ impl Inward<'_> {
 
     /// The head did away with all named statements. What was sent after it makes new ones.
     fn deallocate_all(&mut self, by_client: bool) {
+        if planted::is("deallocate-all-unheard") {
+            return;
+        }
         let at = self.server.ledger.first();
         self.server.known.clear(at);
         if by_client && let Some(client) = &mut self.client {
@@ -254,7 +257,9 @@ impl Inward<'_> {
         {
             return Ok(());
         }
-        if let Some(client) = &mut self.client {
+        if let Some(client) = &mut self.client
+            && !planted::is("settings-not-noted")
+        {
             client.vars.set(status.name, status.value);
         }
         self.pass(message);
@@ -299,10 +304,13 @@ impl Inward<'_> {
         for (at, undo) in skipped.notes {
             match undo {
                 Undo::Name { name, before } => {
-                    if let Some(client) = &mut self.client {
+                    if let Some(client) = &mut self.client
+                        && !planted::is("failed-parse-keeps-name")
+                    {
                         client.names(|names| names.restore(&name, before, skipped.failed));
                     }
                 }
+                Undo::Known { .. } if planted::is("failed-parse-is-known") => {}
                 Undo::Known { id, before } => {
                     self.server.known.restore(id, before, skipped.failed);
                 }
@@ -349,7 +357,9 @@ impl Inward<'_> {
             for (kind, value) in ErrorFields::new(body) {
                 out.push(kind);
                 match split_name(value) {
-                    Some((before, ours, after)) if kind == b'M' => {
+                    Some((before, ours, after))
+                        if kind == b'M' && !planted::is("names-of-ours-told") =>
+                    {
                         id = Some(ours);
                         out.extend([before, name, after].into_iter().flatten());
                     }

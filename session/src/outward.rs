@@ -111,7 +111,7 @@ impl Outward<'_> {
         }
         if piece.tag == tag::SYNC {
             self.sync();
-        } else if self.server.phase != Phase::Skipping {
+        } else if self.server.phase != Phase::Skipping || planted::is("skipped-query-is-owed") {
             match piece.tag {
                 tag::QUERY => self.query(piece),
                 tag::EXECUTE => self.owe(What::Execute, None),
@@ -145,7 +145,9 @@ impl Outward<'_> {
     }
 
     fn sync(&mut self) {
-        if let Copying::In { eaten } = &mut self.server.copy {
+        if let Copying::In { eaten } = &mut self.server.copy
+            && !planted::is("sync-in-copy-is-owed")
+        {
             // The copying server reads and ignores it; its batch goes on.
             *eaten = eaten.saturating_add(1);
             return;
@@ -270,7 +272,8 @@ impl Outward<'_> {
         let standing = self.server.known.standing(statement.id, &self.server.ledger);
         // A Parse is only certain to succeed if the same text did, and if nothing stands between
         // that could have failed the transaction or dropped the statement.
-        let certain = self.server.ledger.is_quiet() && self.server.status != wire::Status::Failed;
+        let certain = self.server.ledger.is_quiet() && self.server.status != wire::Status::Failed
+            || planted::is("parse-believed-too-early");
         let name: Arc<[u8]> = parse.name.into();
         match standing {
             Standing::Open => return Next::Hold,
@@ -442,7 +445,7 @@ impl Outward<'_> {
         if !self.server.trusts_unnamed() {
             return false;
         }
-        if self.client.unnamed.is_same(&self.server.unnamed) {
+        if self.client.unnamed.is_same(&self.server.unnamed) || planted::is("unnamed-of-others") {
             return true;
         }
         let unnamed = self.client.unnamed.clone();
@@ -519,7 +522,8 @@ impl Outward<'_> {
             self.touch(statement);
         }
         // Half a notice may have gone to the client, and nothing must come between its halves.
-        if !self.server.ledger.is_empty() || self.server.is_torn() {
+        let wait = !self.server.ledger.is_empty() || self.server.is_torn();
+        if wait && !planted::is("own-answers-out-of-turn") {
             self.give_name(name, statement);
             self.owe(what, None);
             return;

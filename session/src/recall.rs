@@ -20,6 +20,9 @@ pub fn recall(client: &mut ClientSide, held: &mut Vec<u8>) -> Option<Recalled> {
     if !client.is_between() {
         return None;
     }
+    if planted::is("header-in-two-parts") {
+        client.scanner = Default::default();
+    }
     // The first bytes of a header may be here already, and not in `held`.
     let (mut scanner, mut rest) = (client.scanner.clone(), held.as_slice());
     let mut recalled = Recalled::Sync;

@@ -136,22 +136,22 @@ impl ServerSide {
     /// Whether it can serve somebody else than `client`, to whom it is linked.
     #[must_use]
     pub fn is_free(&self, client: &ClientSide) -> bool {
-        self.is_done(client) && !self.spoilt
+        self.is_done(client) && (!self.spoilt || planted::is("spoilt-is-kept"))
     }
 
     /// As `is_free`, but for a spoilt server as well: that is to be closed now, and the client can
     /// go on with another.
     #[must_use]
     pub fn is_done(&self, client: &ClientSide) -> bool {
-        self.is_at_rest() && client.is_between()
+        self.is_at_rest() && (client.is_between() || planted::is("free-with-half-a-message"))
     }
 
     /// Whether it is done as far as itself goes, linked to nobody.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        self.ledger.is_empty()
-            && self.status == Status::Idle
-            && self.phase == Phase::Synced
+        (self.ledger.is_empty() || planted::is("free-with-answers-owed"))
+            && (self.status == Status::Idle || planted::is("free-in-transaction"))
+            && (self.phase == Phase::Synced || planted::is("free-in-batch"))
             && self.copy == Copying::No
             && self.scanner.is_between()
     }
@@ -160,13 +160,13 @@ impl ServerSide {
     /// then is taken for the rest of it.
     #[must_use]
     pub fn is_torn(&self) -> bool {
-        self.scanner.is_inside() && !self.hushed
+        self.scanner.is_inside() && !self.hushed && !planted::is("words-within-a-message")
     }
 
     /// Whether something surprising happened, so that it must not be given to anybody else.
     #[must_use]
     pub fn is_spoilt(&self) -> bool {
-        self.spoilt
+        self.spoilt && !planted::is("spoilt-is-kept")
     }
 
     /// Never give it to anybody else.

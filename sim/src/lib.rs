@@ -12,6 +12,7 @@ mod engine;
 mod excuses;
 mod login;
 mod net;
+pub mod plants;
 mod play;
 mod postgres;
 mod regressions;

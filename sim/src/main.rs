@@ -14,6 +14,9 @@ thread_local! {
 
 fn main() -> ExitCode {
     let steps = number("STEPS").unwrap_or(2000);
+    if std::env::args().nth(1).as_deref() == Some("plants") {
+        return plants(steps);
+    }
     if let Some(seed) = std::env::args().nth(1) {
         let Ok(seed) = seed.parse() else {
             eprintln!("usage: sim [seed]");
@@ -62,6 +65,46 @@ fn main() -> ExitCode {
         played as f64 / s
     );
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Plant each fault in turn, and see after how many seeds it is found.
+fn plants(steps: u64) -> ExitCode {
+    if !cfg!(feature = "plant") {
+        println!("faults can be planted with --features plant only");
+        return ExitCode::FAILURE;
+    }
+    let runs = number("RUNS").unwrap_or(20_000);
+    let start = number("FROM").unwrap_or(0);
+    panic::set_hook(Box::new(|info| LAST_WORDS.set(info.to_string())));
+    let mut unfound = 0;
+    for (name, what) in sim::plants::PLANTS {
+        planted::plant(Some(name));
+        let fails = |seed: &u64| {
+            panic::catch_unwind(|| sim::play(*seed, steps)).is_err() && {
+                let words = LAST_WORDS.take();
+                planted::plant(None);
+                let sound = panic::catch_unwind(|| sim::play(*seed, steps)).is_ok();
+                planted::plant(Some(name));
+                LAST_WORDS.set(words);
+                sound
+            }
+        };
+        match (start..start + runs).find(fails) {
+            Some(seed) => {
+                let words = LAST_WORDS.take().replace('\n', " ");
+                let words: String =
+                    words.split_once(": ").map_or("", |words| words.1).chars().take(90).collect();
+                println!("{name:<26} found by seed {seed:>5}: {what} | {words}");
+            }
+            None => {
+                unfound += 1;
+                println!("{name:<26} NOT FOUND in {runs} seeds: {what}");
+            }
+        }
+    }
+    planted::plant(None);
+    println!("{} planted, {unfound} not found", sim::plants::PLANTS.len());
+    if unfound == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Failures with the same words but for numbers are of one kind.

@@ -52,6 +52,7 @@ pub(crate) struct Requests {
     /// It asked for a COPY, and waits for leave to send the data.
     copying: Option<Copy>,
     may_copy: bool,
+    copy_fails: bool,
     /// It said the last thing but the goodbye.
     wound_up: bool,
     /// It ended such that all of it is answered.
@@ -78,6 +79,7 @@ impl Requests {
             in_block: false,
             copying: None,
             may_copy: false,
+            copy_fails: false,
             wound_up: false,
             ends_answered: false,
             began_blocks: false,
@@ -254,6 +256,7 @@ impl Requests {
             self.unsynced = false;
         }
         let fails_at = if dice.one_in(weather.rates.errors) { dice.between(1, 4) } else { 0 };
+        self.copy_fails = fails_at > 0;
         let ops = format!("i{fails_at}");
         let extended = weather.rates.extended > 0 && dice.one_in(2);
         let copy = if extended { Copy::Extended } else { Copy::Simple };
@@ -289,8 +292,12 @@ impl Requests {
                 out.extend_from_slice(format!("{client}.{request} ").as_bytes());
                 out.resize(out.len() + pad, b'.');
             });
-            if dice.one_in(12) {
-                flush(out);
+            match dice.under(24) {
+                0 | 1 => flush(out),
+                // Behind the message that a COPY fails at, nobody between client and server can tell
+                // whether it was eaten.
+                2 if copy == Copy::Extended && !self.copy_fails => write::client::sync(out),
+                _ => {}
             }
         }
         if dice.one_in(4) {

@@ -59,7 +59,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn cancel(&mut self, pid: u32, key: &[u8], asker: Asker) {
         let Some(slot) = self.pids.get(&pid).copied() else { return self.cancelled(asker) };
         let Some(client) = self.clients.get(slot as usize) else { return self.cancelled(asker) };
-        if !auth::same(&client.card.key.secret, key) {
+        if !auth::same(&client.card.key.secret, key) && !planted::is("cancel-by-anyone") {
             return self.cancelled(asker);
         }
         match client.state {
@@ -67,7 +67,8 @@ impl<D: Driver, W: World> Worker<D, W> {
                 self.cancel_on(server.0, asker);
             }
             State::Waiting(_) | State::Linked(_)
-                if !client.held.is_empty() && !self.is_torn(slot) =>
+                if !client.held.is_empty()
+                    && (!self.is_torn(slot) || planted::is("cancel-within-a-message")) =>
             {
                 self.cancel_in_line(slot);
                 self.cancelled(asker);
@@ -119,7 +120,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             state: Going::Connecting,
         });
         self.set_role(conn, Role::Canceller(crate::slot(entry)));
-        self.with_pool(pool, |pool, _| pool.cancel_began(ServerId(slot)));
+        if !planted::is("cancel-unawaited") {
+            self.with_pool(pool, |pool, _| pool.cancel_began(ServerId(slot)));
+        }
     }
 
     pub(crate) fn canceller_connected(&mut self, slot: u32) {
@@ -173,7 +176,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// Whether a cancel is on its way to `entry`, or may be.
     pub(crate) fn is_being_canceled(&self, entry: u32) -> bool {
         let Some(server) = self.servers.get(entry as usize) else { return false };
-        self.cancellers.iter().any(|(_, canceller)| canceller.server_id == server.id)
+        !planted::is("reset-is-cancelled")
+            && self.cancellers.iter().any(|(_, canceller)| canceller.server_id == server.id)
     }
 
     /// A query of our own may have waited for the last cancel to end. Only a reset does: nothing
@@ -265,6 +269,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.with_pool(pool, |pool, out| pool.forget(ClientId(slot), out));
         }
         // There is room again for what it says next.
-        self.regulate(slot);
+        if !planted::is("cancelled-and-unread") {
+            self.regulate(slot);
+        }
     }
 }

@@ -179,6 +179,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let mut calls = Vec::new();
         match server.slot {
             Slot::Returned => return,
+            _ if planted::is("slot-leaks") => return,
             Slot::Open => self.commons.bank().closed(server.pool, self.me, self.now, &mut calls),
             Slot::Asked => self.commons.bank().failed(
                 server.pool,
@@ -233,7 +234,9 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// something to be done with it.
     pub(crate) fn is_ready(&self, entry: u32) -> bool {
         let server = self.servers.get(entry as usize);
-        server.is_some_and(|server| matches!(server.state, State::Ready))
+        server.is_some_and(|server| {
+            matches!(server.state, State::Ready) || planted::is("dead-given-out")
+        })
     }
 
     /// Hand `entry` over to worker `to`.

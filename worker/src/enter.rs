@@ -317,6 +317,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     fn recall_welcome(&mut self, pool: PoolId) {
         if let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize)
             && room.welcome.is_none()
+            && !planted::is("welcome-not-recalled")
         {
             room.welcome = self.commons.memory().welcomes.get(&pool).cloned();
         }

@@ -20,7 +20,10 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn client_said(&mut self, slot: u32, bytes: Buf) {
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
         match client.state {
-            State::Linked(server) if client.held.is_empty() && !client.side.is_held() => {
+            State::Linked(server)
+                if client.held.is_empty() && !client.side.is_held()
+                    || planted::is("held-is-overtaken") =>
+            {
                 self.forward(slot, server.0, bytes);
             }
             State::Linked(_) | State::Waiting(_) => {
@@ -172,6 +175,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.pass_on(to_client, to_server, bytes, Towards::Server);
         match said {
             Ok(Said::More | Said::Held) => self.settle_server(slot, entry),
+            Ok(Said::Terminate) if planted::is("goodbye-overtakes") => {
+                return self.client_leaves(slot, Why::CloseRequest);
+            }
             Ok(Said::Terminate) => {
                 self.clients[slot as usize].leaving = true;
                 self.settle_server(slot, entry);
@@ -236,7 +242,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             return self
                 .server_dies(entry, "transaction blocks not allowed in statement pooling mode");
         }
-        if heard.fatal {
+        if heard.fatal && !planted::is("fatal-ignored") {
             self.servers[entry as usize].said_why = true;
             return self.server_dies(entry, "server conn crashed?");
         }
@@ -327,6 +333,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         server.client = None;
         if !server.reading
             && !self.standing.suspended
+            && !planted::is("paused-for-ever")
             && let Some(conn) = server.conn
         {
             // It was held up by a client that is slow; its bytes are in that client's queue now.
@@ -342,7 +349,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             return self.server_dies(entry, "unclean server");
         }
         let id = server.pool;
-        match self.room(id).and_then(|room| room.reset.clone()) {
+        let reset = self.room(id).and_then(|room| room.reset.clone());
+        match reset.filter(|_| !planted::is("no-reset")) {
             Some(query) => {
                 self.with_pool(id, |pool, _| pool.test(ServerId(entry)));
                 self.run_own(entry, Own::Reset, query.as_bytes());
@@ -364,7 +372,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.driver.resume(conn);
         }
         let client = &self.clients[slot as usize];
-        if self.servers[entry as usize].side.is_free(&client.side) {
+        if self.servers[entry as usize].side.is_free(&client.side)
+            || planted::is("transaction-left-behind")
+        {
             return self.give_back(entry);
         }
         let reason = match why {
@@ -460,10 +470,12 @@ impl<D: Driver, W: World> Worker<D, W> {
         // ever. While its server still owes it something it is, or both could wait for each other.
         let slow = client_full
             && server.as_ref().is_none_or(|server| server.replica.is_none() && !server.side.owes());
-        let read = !(server_full || held || slow || client.leaving || suspended);
+        let read = !(server_full || held || slow || client.leaving || suspended)
+            || planted::is("clients-never-paused");
         set_reading(&mut self.driver, Some(client.conn), &mut client.reading, read);
         if let Some(server) = server {
-            let read = !(client_full || self.standing.suspended);
+            let read =
+                !(client_full || self.standing.suspended) || planted::is("servers-never-paused");
             set_reading(&mut self.driver, server.conn, &mut server.reading, read);
         }
     }
