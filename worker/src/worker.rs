@@ -54,6 +54,8 @@ pub struct Worker<D: Driver, W> {
     pub(crate) orders: VecDeque<(PoolId, Action)>,
     pub(crate) out: Vec<Action>,
     done: Vec<Done<D::Socket>>,
+    /// What of it does not come from a server.
+    later: Vec<Done<D::Socket>>,
     pub(crate) doors: Vec<(Listener, Door)>,
     pub(crate) names: Names,
     pub(crate) asks: Asks,
@@ -117,6 +119,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             orders: VecDeque::new(),
             out: Vec::new(),
             done: Vec::new(),
+            later: Vec::new(),
             doors: Vec::new(),
             names: Names::default(),
             asks: Asks::default(),
@@ -144,9 +147,20 @@ impl<D: Driver, W: World> Worker<D, W> {
         let mut done = mem::take(&mut self.done);
         self.driver.turn(Some(wait), &mut done);
         self.now = self.world.now();
+        // Servers first: one that has just said that it goes must not be given to a client whose
+        // words came in with that.
+        let mut later = mem::take(&mut self.later);
         for event in done.drain(..) {
+            if self.is_of_server(&event) {
+                self.happened(event);
+            } else {
+                later.push(event);
+            }
+        }
+        for event in later.drain(..) {
             self.happened(event);
         }
+        self.later = later;
         self.done = done;
         if self.now >= self.next_tick {
             self.next_tick = self.now.after(TICK);
@@ -220,6 +234,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         };
         self.high_water = tuning.high_water;
         self.driver.tune(&tuning);
+    }
+
+    fn is_of_server(&self, event: &Done<D::Socket>) -> bool {
+        let (Done::Received { conn, .. } | Done::Ended { conn, .. }) = event else { return false };
+        matches!(self.role(*conn), Role::Server(_))
     }
 
     fn happened(&mut self, event: Done<D::Socket>) {
