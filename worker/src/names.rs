@@ -82,3 +82,51 @@ impl Names {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    const SERVER: (u32, u64) = (3, 7);
+
+    fn at(seconds: u64) -> Instant {
+        Instant(seconds * 1_000_000_000)
+    }
+
+    fn address(last: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, 0, last).into()
+    }
+
+    /// `dns_max_ttl`: an answer is good for so long, its addresses take turns, and then it is asked
+    /// for once, however many wait.
+    #[test]
+    fn an_answer_is_kept_for_its_time_and_no_longer() {
+        let (mut names, db) = (Names::default(), Arc::from("db"));
+        assert!(matches!(names.find(&db, SERVER, at(0)), Found::Wait { ask: true }));
+        assert!(matches!(names.find(&db, (4, 8), at(0)), Found::Wait { ask: false }));
+        let ttl = Duration::from_secs(15);
+        let waited = names.found(&db, vec![address(1), address(2)], ttl, at(1));
+        assert_eq!(waited, [SERVER, (4, 8)]);
+        for expected in [1, 2, 1] {
+            let found = names.find(&db, SERVER, at(15));
+            assert!(matches!(found, Found::At(ip) if ip == address(expected)));
+        }
+        assert!(matches!(names.find(&db, SERVER, at(16)), Found::Wait { ask: true }));
+    }
+
+    /// `dns_nxdomain_ttl`: so long nobody asks again for a name that was not found. One that was
+    /// found before keeps its addresses meanwhile.
+    #[test]
+    fn a_name_that_is_not_found_is_asked_for_again_later() {
+        let (mut names, db) = (Names::default(), Arc::from("db"));
+        names.find(&db, SERVER, at(0));
+        names.found(&db, Vec::new(), Duration::from_secs(5), at(0));
+        assert!(matches!(names.find(&db, SERVER, at(4)), Found::Nowhere));
+        assert!(matches!(names.find(&db, SERVER, at(5)), Found::Wait { ask: true }));
+        names.found(&db, vec![address(1)], Duration::from_secs(1), at(5));
+        names.found(&db, Vec::new(), Duration::from_secs(5), at(6));
+        assert!(matches!(names.find(&db, SERVER, at(7)), Found::At(ip) if ip == address(1)));
+    }
+}
