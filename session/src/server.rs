@@ -136,7 +136,7 @@ impl ServerSide {
     /// Whether it can serve somebody else than `client`, to whom it is linked.
     #[must_use]
     pub fn is_free(&self, client: &ClientSide) -> bool {
-        self.is_done(client) && (!self.spoilt || planted::is("spoilt-is-kept"))
+        self.is_done(client) && !self.spoilt
     }
 
     /// As `is_free`, but for a spoilt server as well: that is to be closed now, and the client can
@@ -166,7 +166,7 @@ impl ServerSide {
     /// Whether something surprising happened, so that it must not be given to anybody else.
     #[must_use]
     pub fn is_spoilt(&self) -> bool {
-        self.spoilt && !planted::is("spoilt-is-kept")
+        self.spoilt
     }
 
     /// Never give it to anybody else.

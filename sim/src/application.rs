@@ -198,6 +198,12 @@ impl Application {
         net.write(self.link, &self.outbox.as_slice()[..count]);
         self.outbox.skip(count);
         self.written += count as u64;
+        // Some close their side behind the goodbye. They may wait in vain: while what they asked for
+        // stands in line, the pooler takes them for gone.
+        let closes = !weather.is_calm() && self.dice.one_in(2);
+        if self.leaving && self.outbox.is_empty() && closes {
+            net.half_close(self.link);
+        }
     }
 
     fn read(&mut self, weather: &Weather) {

@@ -81,6 +81,8 @@ struct Link {
     paused: bool,
     /// `Ended` was said.
     ended: bool,
+    /// And with an error, which may follow a plain end.
+    broken: bool,
     crowded: bool,
     /// It was dialled by us: there is a server at the far end.
     is_server: bool,
@@ -192,6 +194,11 @@ impl Net {
         let link = &mut self.links[id.0];
         link.down.pour(count, into);
         if link.down.is_empty() { link.down_end } else { None }
+    }
+
+    /// The far end will write no more, but still reads.
+    pub(crate) fn half_close(&mut self, id: LinkId) {
+        self.links[id.0].up_end.get_or_insert(End::Eof);
     }
 
     /// The far end is gone. The link must not be used again.
@@ -347,7 +354,7 @@ impl Net {
         desk.conns[slot as usize] = Some(id);
         let link = &mut self.links[id.0];
         link.holder = Some((worker, Conn(slot)));
-        (link.paused, link.ended, link.crowded) = (false, false, false);
+        (link.paused, link.ended, link.broken, link.crowded) = (false, false, false, false);
         Conn(slot)
     }
 
@@ -492,10 +499,14 @@ impl Net {
 
     fn receive(&mut self, conn: Conn, id: LinkId, done: &mut Vec<Done<Socket>>) {
         let link = &mut self.links[id.0];
+        let broken = link.up_end == Some(End::Reset);
         if link.ended {
+            if broken && !std::mem::replace(&mut link.broken, true) {
+                let error = Some(ErrorKind::ConnectionReset.into());
+                done.push(Done::Ended { conn, error });
+            }
             return;
         }
-        let broken = link.up_end == Some(End::Reset);
         if link.paused && !(broken && self.dice.one_in(4)) {
             return;
         }
@@ -504,13 +515,18 @@ impl Net {
             link.up.clear();
         }
         if !link.up.is_empty() {
-            let count = self.wire.piece(&mut self.dice, link.up.len()).max(1);
-            let bytes = Buf::from(link.up.take(count));
-            done.push(Done::Received { conn, bytes });
+            // What was handed over before the worker says pause still comes.
+            for _ in 0..self.dice.between(1, 3) {
+                let count = self.wire.piece(&mut self.dice, link.up.len());
+                if count > 0 {
+                    let bytes = Buf::from(link.up.take(count));
+                    done.push(Done::Received { conn, bytes });
+                }
+            }
             return;
         }
         if let Some(end) = link.up_end {
-            link.ended = true;
+            (link.ended, link.broken) = (true, end == End::Reset);
             if link.stage == Stage::Detaching {
                 link.stage = Stage::Open;
             }

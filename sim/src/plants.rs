@@ -5,7 +5,7 @@ pub const PLANTS: [(&str, &str); 42] = [
     ("free-with-answers-owed", "a server is given away while it owes answers"),
     ("free-in-transaction", "a server is given away in the midst of a transaction"),
     ("free-in-batch", "a server is given away before the Sync of a batch"),
-    ("spoilt-is-kept", "a server of which nobody knows what it will say is given away"),
+    ("anybody-enters", "a wrong password lets in"),
     ("free-with-half-a-message", "a server is given away with half a client's message on it"),
     ("words-within-a-message", "a FATAL is put into the midst of a server's message"),
     ("skipped-query-is-owed", "a Query that the server skips is entered in the ledger"),

@@ -408,7 +408,7 @@ impl Play {
                 self.give_up();
             }
         }
-        for round in 0..20 {
+        for round in 0..200 {
             if round > 0 && checks::is_given_back(&self.audits()) {
                 break;
             }
@@ -422,7 +422,11 @@ impl Play {
         }
         self.look();
         let audits = self.audits();
-        assert!(checks::is_given_back(&audits), "something is left: {audits:?}");
+        assert!(
+            checks::is_given_back(&audits),
+            "something is left: {audits:?}\n{}",
+            self.net.borrow().describe()
+        );
     }
 
     fn tidy_up(&mut self) {

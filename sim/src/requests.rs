@@ -136,7 +136,7 @@ impl Requests {
         self.request += 1;
         let rates = &weather.rates;
         if dice.one_in(rates.functions) {
-            self.function(dice, out);
+            self.function(dice, weather, out);
         } else if dice.one_in(rates.copies) {
             self.copy(dice, weather, idle, out);
         } else if dice.one_in(rates.extended) {
@@ -238,9 +238,10 @@ impl Requests {
         }
     }
 
-    fn function(&mut self, dice: &mut Dice, out: &mut Vec<u8>) {
+    fn function(&mut self, dice: &mut Dice, weather: &Weather, out: &mut Vec<u8>) {
         let (client, request) = (self.client, self.request);
-        let pad = dice.under(20);
+        let large = dice.one_in(weather.rates.large);
+        let pad = if large { 70_000 } else { dice.under(20) };
         write::message(out, client::FUNCTION_CALL, |out| {
             out.extend_from_slice(format!("{client}.{request} ").as_bytes());
             out.resize(out.len() + pad, 7);

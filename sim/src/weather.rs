@@ -316,7 +316,7 @@ impl Rates {
         Self {
             client_stalls: maybe(dice, 2, &[3, 10]),
             server_thinks: maybe(dice, 2, &[2, 5]),
-            noise: maybe(dice, 2, &[20, 100]),
+            noise: maybe(dice, 2, &[3, 20, 100]),
             cancels: maybe(dice, 3, &[10, 40]),
             accept_fails: maybe(dice, 6, &[20]),
             copies: maybe(dice, 2, &[3, 8]),
@@ -324,7 +324,7 @@ impl Rates {
             sets: maybe(dice, 2, &[3, 8]),
             extended: maybe(dice, 2, &[2, 1]).max(u32::from(dice.one_in(2))),
             unsynced: maybe(dice, 2, &[2, 5]),
-            large: maybe(dice, 4, &[5, 20]),
+            large: maybe(dice, 4, &[2, 5, 20]),
             functions: maybe(dice, 3, &[5]),
             transactions: maybe(dice, 2, &[2, 4]),
             forgets: maybe(dice, 3, &[6]),
