@@ -26,6 +26,9 @@ pub(crate) fn excuses(text: &str, by_server: bool, weather: &Weather) -> bool {
         | "cancel_wait_timeout"
         | "connect timeout" => weather.timeouts,
         "admin forced disconnect" => weather.orders.kills,
+        "database removed" | "no such database: db1" => {
+            weather.orders.kills && weather.orders.reloads
+        }
         "sorry, too many clients already"
         | "password authentication failed for you"
         | "the database system is starting up" => logins,

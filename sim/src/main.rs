@@ -1,6 +1,7 @@
-//! `sim` plays fresh seeds; `sim 42` replays one. `RUNS=n`, `STEPS=n` of each run before it is
-//! wound up, `MINUTES=m`, `FROM=seed`. `TRACE=1` with a seed prints the log of the workers. With
-//! `ALL=1` it goes on after a failure, and tells each kind once.
+//! `sim` plays fresh seeds; `sim 42` replays one; `sim plants [name]` shows that planted faults are
+//! found. `RUNS=n`, `STEPS=n` of each run before it is wound up, `MINUTES=m`, `FROM=seed`. `TRACE=1`
+//! with a seed prints what everybody says and hears. With `ALL=1` it goes on after a failure, and
+//! tells each kind once.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -77,7 +78,11 @@ fn plants(steps: u64) -> ExitCode {
     let start = number("FROM").unwrap_or(0);
     panic::set_hook(Box::new(|info| LAST_WORDS.set(info.to_string())));
     let mut unfound = 0;
+    let only = std::env::args().nth(2);
     for (name, what) in sim::plants::PLANTS {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
         planted::plant(Some(name));
         let fails = |seed: &u64| {
             panic::catch_unwind(|| sim::play(*seed, steps)).is_err() && {

@@ -11,7 +11,8 @@ use pool::{Instant, WorkerId};
 use session::Tracked;
 use wire::write;
 use worker::{
-    Answer, Ask, Audit, Commons, Errand, LetterBox, Level, Log, Mail, Order, Site, Worker, World,
+    Answer, Ask, Audit, Commons, Errand, LetterBox, Level, Log, Mail, Order, Shutdown, Site,
+    Worker, World,
 };
 
 use crate::admin::Admin;
@@ -131,6 +132,8 @@ struct Play {
     cancelers: Vec<Canceler>,
     checks: Checks,
     winding_up: bool,
+    /// Workers that have nothing more to wait for.
+    finished: usize,
     steps: u64,
     answers: u64,
 }
@@ -184,6 +187,7 @@ impl Play {
             cancelers: Vec::new(),
             checks: Checks::default(),
             winding_up: false,
+            finished: 0,
             steps: 0,
             answers: 0,
         }
@@ -362,7 +366,8 @@ impl Play {
                 config::set_runtime(&mut config, &key, &value).expect("a good value");
                 self.move_over(config, Diff::default(), ask);
             }
-            Errand::Shutdown { .. } | Errand::Finished { .. } => {}
+            Errand::Shutdown { .. } => {}
+            Errand::Finished { .. } => self.finished += 1,
         }
     }
 
@@ -427,6 +432,23 @@ impl Play {
             "something is left: {audits:?}\n{}",
             self.net.borrow().describe()
         );
+        self.shut_down();
+    }
+
+    /// With nobody there, a shutdown that waits has nothing to wait for.
+    fn shut_down(&mut self) {
+        let how = *self.dice.pick(&[Shutdown::WaitForClients, Shutdown::WaitForServers]);
+        self.commons.order(&Order::Shutdown(how), None);
+        for _ in 0..5000 {
+            if self.finished == self.workers.len() {
+                return;
+            }
+            self.turn();
+            self.cluster.act(&self.weather, self.clock.get());
+            self.errand();
+            self.pass(500_000);
+        }
+        panic!("{how:?}: {} of {} workers finished", self.finished, self.workers.len());
     }
 
     fn tidy_up(&mut self) {

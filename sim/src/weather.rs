@@ -265,6 +265,10 @@ impl Weather {
         let connect = if self.connect_query { " connect_query='select 1'" } else { "" };
         let mut text = String::from("[databases]\n");
         for at in 0..self.databases {
+            // Now and then a database is gone.
+            if at > 0 && self.orders.kills && edition % 4 == 3 {
+                continue;
+            }
             let port = if edition % 3 == 2 { 5433 } else { 5432 };
             text += &format!("db{at} = host=127.0.0.1 port={port}{connect}\n");
         }
@@ -317,7 +321,7 @@ impl Rates {
             client_stalls: maybe(dice, 2, &[3, 10]),
             server_thinks: maybe(dice, 2, &[2, 5]),
             noise: maybe(dice, 2, &[3, 20, 100]),
-            cancels: maybe(dice, 3, &[10, 40]),
+            cancels: maybe(dice, 3, &[3, 10, 40]),
             accept_fails: maybe(dice, 6, &[20]),
             copies: maybe(dice, 2, &[3, 8]),
             errors: maybe(dice, 2, &[4, 12]),
