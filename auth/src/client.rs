@@ -82,6 +82,9 @@ impl ClientAuth {
             Method::Any => Step::Accept(Accepted::default()),
             Method::Trust if exists => Step::Accept(Accepted::default()),
             Method::Trust => Step::Refuse(Why::Trust),
+            Method::Vouched(_) if exists => Step::Accept(Accepted::default()),
+            Method::Vouched(voucher) => Step::Refuse(voucher.denial()),
+            Method::Never(why) => Step::Refuse(why),
             Method::Plain => auth.ask(State::Cleartext, Ask::Cleartext),
             Method::Md5 if auth.secret.form() != Form::Scram => {
                 let salt = auth.dice.md5_salt;
@@ -238,7 +241,7 @@ impl fmt::Debug for ClientAuth {
     }
 }
 
-/// How a client is asked (`auth_type`).
+/// How a client is asked (`auth_type`, or a rule of `auth_hba_file`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Method {
     /// Not at all, and whoever it says it is.
@@ -251,6 +254,30 @@ pub enum Method {
     Md5,
     /// By SCRAM-SHA-256.
     Scram,
+    /// Not at all: somebody we trust has said who it is. The user must exist.
+    Vouched(Voucher),
+    /// Not at all: nothing that it could answer would let it in.
+    Never(Why),
+}
+
+/// Who says that a client is the user it claims to be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Voucher {
+    /// The kernel, of the process at the other end of a unix socket.
+    Peer,
+    /// Whoever signed its certificate.
+    Certificate,
+}
+
+impl Voucher {
+    /// What a client is refused for that is vouched for as somebody else, or as nobody.
+    #[must_use]
+    pub const fn denial(self) -> Why {
+        match self {
+            Self::Peer => Why::Peer,
+            Self::Certificate => Why::Certificate,
+        }
+    }
 }
 
 /// Who the client says it is, and what we know of that user.
@@ -321,6 +348,14 @@ pub enum Why {
     Sasl(Unproved),
     /// No such user, where existing is enough.
     Trust,
+    /// The system user at the other end of the unix socket may not be this user.
+    Peer,
+    /// The certificate does not stand for this user, or there is none.
+    Certificate,
+    /// A rule says no.
+    Rejected,
+    /// No rule fits.
+    NoMethod,
     /// The password message cannot be read.
     Malformed,
     /// It spoke out of turn.
@@ -335,6 +370,10 @@ impl Why {
             Self::Password | Self::Malformed | Self::Unasked => "password authentication failed",
             Self::Sasl(_) => "SASL authentication failed",
             Self::Trust => "\"trust\" authentication failed",
+            Self::Peer => "unix socket login rejected",
+            Self::Certificate => "certificate authentication failed",
+            Self::Rejected => "login rejected",
+            Self::NoMethod => "no authentication method is found",
         }
     }
 }
@@ -346,7 +385,7 @@ impl fmt::Display for Why {
             Self::Sasl(Unproved::Broken(what)) => write!(f, ": {what}"),
             Self::Malformed => f.write_str(": malformed password message"),
             Self::Unasked => f.write_str(": unexpected password message"),
-            Self::Password | Self::Sasl(Unproved::Proof) | Self::Trust => Ok(()),
+            _ => Ok(()),
         }
     }
 }
@@ -383,7 +422,7 @@ fn can_serve(secret: &Secret, method: Method) -> bool {
 const fn decoy_form(method: Method, decoy: &Decoy) -> Form {
     match method {
         Method::Scram => Form::Scram,
-        Method::Any | Method::Trust | Method::Plain | Method::Md5 => decoy.form(),
+        _ => decoy.form(),
     }
 }
 

@@ -22,7 +22,9 @@ pub fn same(ours: &[u8], theirs: &[u8]) -> bool {
     subtle::ConstantTimeEq::ct_eq(ours, theirs).into()
 }
 
-pub use client::{Accepted, Account, Ask, Claim, ClientAuth, Dice, Method, Step, Unproved, Why};
+pub use client::{
+    Accepted, Account, Ask, Claim, ClientAuth, Dice, Method, Step, Unproved, Voucher, Why,
+};
 pub use decoy::Decoy;
 pub use job::{ClientKeys, Derived, Job, JobKey};
 pub use scram::{ITERATIONS_MAX, Nonce, SCRAM_SHA_256};

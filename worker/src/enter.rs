@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::{Account, ClientKeys, Dice, Method};
-use config::AuthType;
+use auth::{Account, ClientKeys, Dice};
 use io::{Address, Driver, Ends, Listener};
 use pool::{ClientId, PoolId};
 use session::login::{AuthPlan, ClientLogin, Facts, Policy, Replication, Step};
@@ -14,6 +13,7 @@ use crate::desk::Desk;
 use crate::end::Why;
 use crate::log::Level;
 use crate::mail::{Mail, Party};
+use crate::method::Way;
 use crate::order::Shutdown;
 use crate::slot;
 use crate::worker::{Role, Worker};
@@ -23,7 +23,7 @@ use crate::world::{Errand, World};
 pub(crate) struct Entering {
     login: ClientLogin,
     /// What it said it wants.
-    wish: Option<Box<Wish>>,
+    pub(crate) wish: Option<Box<Wish>>,
 }
 
 impl Entering {
@@ -34,13 +34,15 @@ impl Entering {
 }
 
 /// What a client asks for in its startup packet, and what it will get once it has proved itself.
-struct Wish {
-    facts: Facts,
+pub(crate) struct Wish {
+    pub(crate) facts: Facts,
     /// Tracked parameters.
     settings: Vec<(String, Vec<u8>)>,
     database: Arc<str>,
     user: Arc<str>,
     outcome: Outcome,
+    /// It is a process of our own user, which asks for the console as its owner.
+    pub(crate) owner: bool,
 }
 
 /// Where a client goes once it has proved itself. Who has not must not learn it.
@@ -109,12 +111,14 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Step::Refuse(refusal) => {
                     return self.client_leaves(slot, Why::Told(refusal.text));
                 }
-                Step::Startup(facts) => match self.wish(slot, *facts) {
-                    Ok(plan) => {
-                        self.step(slot, |login, site| login.admit(plan, &site.decoy, &mut out))
+                Step::Startup(facts) => {
+                    if let Err(text) = self.wish(slot, *facts) {
+                        return self.client_leaves(slot, Why::Text(text.into()));
                     }
-                    Err(text) => return self.client_leaves(slot, Why::Text(text.into())),
-                },
+                    // What it depends on may have to be found out first.
+                    let Some(way) = self.choose_way(slot) else { return };
+                    self.ask_by(slot, way, &mut out)
+                }
                 Step::Derive(job) => {
                     let known = self.commons.memory().derived(job.key());
                     let Some(derived) = known else {
@@ -128,6 +132,28 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
     }
 
+    /// How a client must prove itself is known, after something had to be found out for it.
+    pub(crate) fn way_chosen(&mut self, slot: u32, way: Way) {
+        let mut out = Vec::new();
+        let step = self.ask_by(slot, way, &mut out);
+        self.login_goes_on(slot, step, out);
+    }
+
+    /// The first question to a client that must prove itself in this `way`.
+    fn ask_by(&mut self, slot: u32, way: Way, out: &mut Vec<u8>) -> Step {
+        let State::Login(entering) = &self.clients[slot as usize].state else { return Step::More };
+        let Some(wish) = &entering.wish else { return Step::More };
+        let account = match self.site.userlist.secret(&wish.facts.user) {
+            Some(secret) => Account::Secret(secret.clone()),
+            None => Account::Unknown,
+        };
+        let mut dice = Dice { nonce: Default::default(), md5_salt: [0; 4] };
+        self.world.dice(&mut dice.nonce);
+        self.world.dice(&mut dice.md5_salt);
+        let plan = AuthPlan { method: way.method(), account, dice };
+        self.step(slot, |login, site| login.admit(plan, &site.decoy, out))
+    }
+
     fn step(
         &mut self,
         slot: u32,
@@ -139,9 +165,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
     }
 
-    /// A client said who it is and what it wants. What it must prove; or why not even that, where
-    /// the reason gives nothing away.
-    fn wish(&mut self, slot: u32, facts: Facts) -> Result<AuthPlan, String> {
+    /// A client said who it is and what it wants. Refused, where the reason gives nothing away.
+    fn wish(&mut self, slot: u32, facts: Facts) -> Result<(), String> {
         let site = self.site.clone();
         let user: Arc<str> = String::from_utf8_lossy(&facts.user).into();
         let database: Arc<str> = String::from_utf8_lossy(&facts.database).into();
@@ -183,32 +208,12 @@ impl<D: Driver, W: World> Worker<D, W> {
             (Some(_), _) => Outcome::Pool,
         };
         let owner = console && own_uid && *user == *admin::CONSOLE;
-        let plan = self.plan(&facts, owner);
         if let State::Login(entering) = &mut self.clients[slot as usize].state {
             let settings = tracked;
-            entering.wish = Some(Box::new(Wish { facts, settings, database, user, outcome }));
+            let wish = Wish { facts, settings, database, user, outcome, owner };
+            entering.wish = Some(Box::new(wish));
         }
-        Ok(plan)
-    }
-
-    fn plan(&mut self, facts: &Facts, owner: bool) -> AuthPlan {
-        let mut dice = Dice { nonce: Default::default(), md5_salt: [0; 4] };
-        self.world.dice(&mut dice.nonce);
-        self.world.dice(&mut dice.md5_salt);
-        let method = match self.site.config.settings.auth_type {
-            _ if owner => Method::Any,
-            AuthType::Any => Method::Any,
-            AuthType::Trust => Method::Trust,
-            AuthType::Plain => Method::Plain,
-            AuthType::Md5 => Method::Md5,
-            // The others do not get past the configuration's check; the strictest stands for them.
-            _ => Method::Scram,
-        };
-        let account = match self.site.userlist.secret(&facts.user) {
-            Some(secret) => Account::Secret(secret.clone()),
-            None => Account::Unknown,
-        };
-        AuthPlan { method, account, dice }
+        Ok(())
     }
 
     /// A client is who it says it is.

@@ -16,6 +16,7 @@ mod keys;
 mod listen;
 mod log;
 mod mail;
+mod method;
 mod names;
 mod order;
 mod replica;
