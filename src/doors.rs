@@ -17,7 +17,10 @@ pub(crate) struct Door {
 
 /// Open all of them. The errors of single addresses are told; nothing at all is an error of its own.
 pub(crate) fn open(settings: &Settings, told: &mut Vec<String>) -> Result<Vec<Door>, String> {
-    let mut doors = Vec::new();
+    let mut doors = crate::inherited::doors(settings, told)?;
+    if !doors.is_empty() {
+        return Ok(doors);
+    }
     let backlog = settings.listen_backlog;
     for host in settings.listen_addr.iter() {
         for address in addresses(host, settings.listen_port, told) {

@@ -32,13 +32,15 @@ pub(crate) fn become_user(name: &str) -> Result<(), String> {
     nix::unistd::setuid(user.uid).map_err(fail)
 }
 
-/// Raise the soft limit of open files as far as it is wanted and allowed. A limit that stays too
-/// low shows in the log line that follows.
+/// Raise the limit of open files as far as it is wanted and allowed. A limit that stays too low is
+/// told at boot.
 pub(crate) fn raise_fd_limit(wanted: u64) {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
         && soft < wanted
+        && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted)).is_err()
     {
+        // Only root may go beyond the hard limit.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
     }
 }
@@ -72,7 +74,8 @@ impl PidFile {
             // Left behind by a process that is no more.
             let _ = fs::remove_file(path);
         }
-        let mut file = fs::File::create(path)
+        // Of two that start at once, one finds the other's.
+        let mut file = fs::File::create_new(path)
             .map_err(|error| format!("could not open pidfile '{path}': {error}"))?;
         writeln!(file, "{}", std::process::id())
             .map_err(|error| format!("could not write pidfile '{path}': {error}"))?;
@@ -85,7 +88,10 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Already gone: somebody tidied up.
-        let _ = fs::remove_file(&self.0);
+        // Somebody may have tidied up, and somebody else begun.
+        let ours = std::process::id().to_string();
+        if fs::read_to_string(&self.0).is_ok_and(|text| text.trim() == ours) {
+            let _ = fs::remove_file(&self.0);
+        }
     }
 }

@@ -3,15 +3,21 @@
 mod args;
 mod doors;
 mod identity;
+mod inherited;
+mod lines;
 mod load;
+mod outlet;
 mod outside;
 mod sink;
 mod steward;
+mod syslog;
+mod systemd;
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 
-use config::{Diff, Disk, FdLimit};
+use config::{Config, Diff, Disk, FdLimit};
 use worker::Level;
 
 use crate::args::{Options, Task};
@@ -52,30 +58,44 @@ fn check(file: &str) -> ExitCode {
 
 fn run(options: &Options) -> ExitCode {
     let in_background = std::env::var_os(DAEMON).is_some();
-    let sink = Sink::new(!options.quiet && !in_background);
-    let mut pen = Pen::new(sink.clone());
-    if options.takeover {
-        pen.say(
-            Level::Fatal,
-            format_args!(
-                "-R is not supported: start the new process beside the old one with so_reuseport, \
-                 then SIGTERM the old one, which goes when its clients have gone"
-            ),
-        );
-        return ExitCode::FAILURE;
+    if options.daemon && !in_background {
+        // Whatever is to be said is said by the process that goes on.
+        return go_to_background();
     }
-    match prepare(options, &sink, &mut pen, in_background) {
-        Ok(Prepared::Parent) => ExitCode::SUCCESS,
-        Ok(Prepared::Ready(start, pid_file)) => match Steward::start(*start, sink, pen) {
-            Ok(steward) => {
-                tell_parent(in_background);
-                let code = steward.run();
-                drop(pid_file);
-                ExitCode::from(code)
+    let sink = Sink::new(!options.quiet);
+    log_panics(&sink);
+    let mut pen = Pen::new(sink.clone());
+    let code = start(options, &sink, &mut pen, in_background);
+    sink.drain();
+    code
+}
+
+fn start(options: &Options, sink: &Arc<Sink>, pen: &mut Pen, in_background: bool) -> ExitCode {
+    if options.takeover {
+        return give_up(
+            pen,
+            "-R is not supported: start the new process beside the old one with so_reuseport, or              let systemd hold the sockets; then SIGTERM the old one, which goes when its clients              have gone",
+        );
+    }
+    if in_background {
+        // A session of its own: the terminal's end is not its end.
+        let _ = nix::unistd::setsid();
+    }
+    let (start, pid_file) = match prepare(options, sink, pen) {
+        Ok(prepared) => prepared,
+        Err(text) => return give_up(pen, &text),
+    };
+    match Steward::start(start, sink.clone(), Pen::new(sink.clone())) {
+        Ok(steward) => {
+            if in_background {
+                tell_parent(sink);
             }
-            Err(text) => give_up(&mut Pen::new(Sink::new(true)), &text),
-        },
-        Err(text) => give_up(&mut pen, &text),
+            systemd::ready();
+            let code = steward.run();
+            drop(pid_file);
+            ExitCode::from(code)
+        }
+        Err(text) => give_up(pen, &text),
     }
 }
 
@@ -84,20 +104,27 @@ fn give_up(pen: &mut Pen, text: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// How far the start has come.
-enum Prepared {
-    /// The process in the background is up; this one may go.
-    Parent,
-    Ready(Box<Start>, Option<PidFile>),
+/// A thread that dies of a bug says so in the log, which a daemon has when it has nothing else.
+fn log_panics(sink: &Arc<Sink>) {
+    let sink = sink.clone();
+    std::panic::set_hook(Box::new(move |panic| {
+        let current = std::thread::current();
+        let name = current.name().unwrap_or("a thread");
+        let mut pen = Pen::new(sink.clone());
+        pen.say(Level::Fatal, format_args!("{name}: {panic}"));
+        if std::env::var_os("RUST_BACKTRACE").is_some_and(|wanted| wanted != "0") {
+            let trace = std::backtrace::Backtrace::force_capture();
+            pen.say(Level::Fatal, format_args!("{trace}"));
+        }
+    }));
 }
 
 /// Everything before the workers start.
 fn prepare(
     options: &Options,
-    sink: &std::sync::Arc<Sink>,
+    sink: &Sink,
     pen: &mut Pen,
-    in_background: bool,
-) -> Result<Prepared, String> {
+) -> Result<(Start, Option<PidFile>), String> {
     sink.verbose(options.verbose);
     let Some(mut config) = load::config(&options.file, pen) else {
         return Err("cannot load config file".to_owned());
@@ -107,12 +134,11 @@ fn prepare(
     if options.daemon && settings.pidfile.is_empty() {
         return Err("daemon needs pidfile configured".to_owned());
     }
-    if options.daemon && settings.logfile.is_empty() {
+    if options.daemon && settings.logfile.is_empty() && !settings.syslog {
         return Err("daemon needs logfile configured".to_owned());
     }
-    if options.daemon && !in_background {
-        return go_to_background().map(|()| Prepared::Parent);
-    }
+    // Before root is given up: only root may raise the hard limit.
+    identity::raise_fd_limit(fds_wanted(&config));
     let user = options.user.clone().or_else(|| settings.user.clone());
     if let Some(user) = user.filter(|user| !user.is_empty()) {
         identity::become_user(&user)?;
@@ -123,25 +149,16 @@ fn prepare(
             .to_owned());
     }
     sink.verbose(options.verbose.max(settings.verbose));
-    sink.reopen(&settings.logfile)
-        .map_err(|error| format!("cannot open log file '{}': {error}", settings.logfile))?;
-    let pid_file = PidFile::write(&settings.pidfile)?;
-    // Cancels, lookups and the rings themselves come on top of what is counted.
-    identity::raise_fd_limit(config.fds_expected(1) + 256);
-    if let Some(limit) = FdLimit::read(&Disk) {
-        let (soft, hard, max) = (limit.soft, limit.hard, settings.max_client_conn);
-        let use_max = config.fds_expected(1);
-        pen.say(
-            Level::Log,
-            format_args!(
-                "kernel file descriptor limit: {soft} (hard: {hard}); max_client_conn: {max}, \
-                 max expected fd use: {use_max}"
-            ),
-        );
+    let mut told = Vec::new();
+    let opened = sink.set(settings, &mut told);
+    for text in told.drain(..) {
+        pen.say(Level::Warning, format_args!("{text}"));
     }
+    opened?;
+    let pid_file = PidFile::write(&settings.pidfile)?;
+    tell_fd_limit(&config, pen);
     // Before anybody can know that we are there: a signal that finds no ear ends the process.
     let ears = Ears::open()?;
-    let mut told = Vec::new();
     let doors = doors::open(settings, &mut told);
     for text in told {
         pen.say(Level::Warning, format_args!("{text}"));
@@ -161,44 +178,77 @@ fn prepare(
     let file = options.file.clone();
     let verbose = options.verbose;
     let start = Start { site, doors, ears, file, secret, verbose };
-    Ok(Prepared::Ready(Box::new(start), pid_file))
+    Ok((start, pid_file))
+}
+
+/// Cancels, lookups, logs and the rings themselves come on top of what is counted.
+pub(crate) fn fds_wanted(config: &Config) -> u64 {
+    config.fds_expected(1) + 256
+}
+
+/// How many descriptors there are and how many it may take, and a warning where they cannot be enough.
+fn tell_fd_limit(config: &Config, pen: &mut Pen) {
+    let Some(limit) = FdLimit::read(&Disk) else { return };
+    let (soft, hard, max) = (limit.soft, limit.hard, config.settings.max_client_conn);
+    let expected = config.fds_expected(1);
+    pen.say(
+        Level::Log,
+        format_args!(
+            "kernel file descriptor limit: {soft} (hard: {hard}); max_client_conn: {max}, max \
+             expected fd use: {expected}"
+        ),
+    );
+    if soft < expected {
+        pen.say(
+            Level::Warning,
+            format_args!(
+                "{soft} file descriptors are fewer than the {expected} that max_client_conn and the \
+                 pools may take: raise the limit (ulimit -n, LimitNOFILE=), or lower the settings"
+            ),
+        );
+    }
 }
 
 /// `-d`: the program is started once more, apart from this terminal, and waited for until it
 /// listens or fails. Starting anew, rather than forking, is safe whatever threads there are.
-fn go_to_background() -> Result<(), String> {
+fn go_to_background() -> ExitCode {
     use std::io::Read as _;
     use std::os::unix::process::CommandExt as _;
 
-    let fail = |error: std::io::Error| format!("cannot go to the background: {error}");
-    let program = std::env::current_exe().map_err(fail)?;
-    let mut args = std::env::args_os();
-    let mut command = Command::new(program);
-    if let Some(name) = args.next() {
-        command.arg0(name);
+    let spawn = || {
+        let mut args = std::env::args_os();
+        let mut command = Command::new(std::env::current_exe()?);
+        if let Some(name) = args.next() {
+            command.arg0(name);
+        }
+        command.args(args).env(DAEMON, "1").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let mut ready = Vec::new();
+        if let Some(mut stdout) = child.stdout.take() {
+            stdout.read_to_end(&mut ready)?;
+        }
+        Ok(!ready.is_empty())
+    };
+    match spawn() {
+        Ok(true) => ExitCode::SUCCESS,
+        // It said why.
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            let error: std::io::Error = error;
+            eprintln!("cannot go to the background: {error}");
+            ExitCode::FAILURE
+        }
     }
-    command.args(args).env(DAEMON, "1").process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(fail)?;
-    let mut ready = Vec::new();
-    if let Some(mut stdout) = child.stdout.take() {
-        stdout.read_to_end(&mut ready).map_err(fail)?;
-    }
-    if ready.is_empty() { Err("the daemon did not start; see its log".to_owned()) } else { Ok(()) }
 }
 
-/// The process in the background listens: the one that started it may go.
-fn tell_parent(in_background: bool) {
+/// The process in the background listens: the one that started it may go, and from here on nobody
+/// listens to what is said but the log.
+fn tell_parent(sink: &Sink) {
     use std::io::Write as _;
 
-    if !in_background {
-        return;
-    }
-    // A session of its own: the terminal's end is not its end.
-    let _ = nix::unistd::setsid();
+    sink.leave_stderr();
     let mut stdout = std::io::stdout();
     let _ = stdout.write_all(b"1").and_then(|()| stdout.flush());
-    // From here on nobody listens to what it says but the log.
     if let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);
         let _ = rustix::stdio::dup2_stderr(&null);

@@ -76,6 +76,10 @@ impl World for Outside {
             }
             Errand::Shutdown { how } => drop(self.steward.send(Task::Shutdown { how })),
             Errand::Finished { worker } => drop(self.steward.send(Task::Finished { worker })),
+            Errand::Present { worker, clients, servers } => {
+                drop(self.steward.send(Task::Present { worker, clients, servers }));
+            }
+            Errand::Stats { line } => drop(self.steward.send(Task::Stats { line })),
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use admin::Refusal;
-use config::{Config, Diff};
+use config::{Config, Diff, Settings};
 use control::Control;
 use io::{Kind, Socket, Waker};
 use pool::WorkerId;
@@ -18,6 +18,7 @@ use crate::doors::Door;
 use crate::load;
 use crate::outside::Outside;
 use crate::sink::{Pen, Sink};
+use crate::systemd;
 
 /// Something for the main thread.
 pub(crate) enum Task {
@@ -37,6 +38,16 @@ pub(crate) enum Task {
     Finished {
         worker: WorkerId,
     },
+    /// A worker answers the roll call.
+    Present {
+        worker: WorkerId,
+        clients: u32,
+        servers: u32,
+    },
+    /// The averages of a period are there.
+    Stats {
+        line: String,
+    },
     /// A worker's thread is over.
     Gone {
         worker: WorkerId,
@@ -55,6 +66,7 @@ pub(crate) struct Steward {
     pen: Pen,
     finished: Vec<bool>,
     shutdown: Option<Shutdown>,
+    roll: RollCall,
     running: usize,
     threads: Vec<JoinHandle<()>>,
     /// Unix socket files to be removed at the end.
@@ -138,6 +150,7 @@ impl Steward {
             pen,
             finished,
             shutdown: None,
+            roll: RollCall::new(count, systemd::watchdog()),
             running: count,
             threads,
             paths,
@@ -148,8 +161,18 @@ impl Steward {
 
     /// Serve until the end. The exit code.
     pub(crate) fn run(mut self) -> u8 {
-        while let Ok(task) = self.tasks.recv() {
+        loop {
+            let Some(task) = self.next_task() else {
+                self.call_the_roll();
+                continue;
+            };
             match task {
+                Task::Present { worker, clients, servers } => {
+                    self.present(worker, clients, servers);
+                }
+                Task::Stats { line } if self.shutdown.is_none() => systemd::status(&line),
+                // How far the shutdown is says more.
+                Task::Stats { .. } => {}
                 Task::Signal(signal) => self.signal(signal),
                 Task::Reload { ask } => self.reload(ask),
                 Task::Set { ask, key, value } => self.set(ask, &key, &value),
@@ -176,6 +199,38 @@ impl Steward {
             let _ = std::fs::remove_file(path);
         }
         0
+    }
+
+    /// What comes next; nothing when it is time to call the roll.
+    fn next_task(&self) -> Option<Task> {
+        match self.roll.due(self.waits()) {
+            // The workers and the ears hold the other end as long as we live.
+            None => self.tasks.recv().ok(),
+            Some(due) => {
+                self.tasks.recv_timeout(due.saturating_duration_since(Instant::now())).ok()
+            }
+        }
+    }
+
+    /// Whether somebody wants to know how far a shutdown is.
+    fn waits(&self) -> bool {
+        self.shutdown.is_some_and(|how| how != Shutdown::Immediate)
+    }
+
+    fn call_the_roll(&mut self) {
+        if self.roll.begin() {
+            self.tell_all(&Order::RollCall);
+        }
+    }
+
+    fn present(&mut self, worker: WorkerId, clients: u32, servers: u32) {
+        let Some((clients, servers)) = self.roll.answer(worker, clients, servers) else { return };
+        systemd::alive();
+        if self.waits() && self.finished.iter().any(|finished| !finished) {
+            let text = format!("shutting down, {clients} clients and {servers} busy servers left");
+            self.pen.say(Level::Log, format_args!("{text}"));
+            systemd::status(&text);
+        }
     }
 
     fn signal(&mut self, signal: i32) {
@@ -230,8 +285,14 @@ impl Steward {
     }
 
     fn shut_down(&mut self, how: Shutdown) {
+        if self.shutdown.is_none() {
+            systemd::stopping();
+        }
         self.shutdown = Some(how);
         self.tell_all(&Order::Shutdown(how));
+        if self.waits() {
+            self.call_the_roll();
+        }
     }
 
     fn finished(&mut self, worker: WorkerId) {
@@ -252,14 +313,19 @@ impl Steward {
 
     /// RELOAD and SIGHUP: everything is read and checked first, and a bad file changes nothing.
     fn reload(&mut self, ask: Option<Ask>) {
+        systemd::reloading();
+        let answer = self.read_again();
+        systemd::ready();
+        self.answer(ask, answer);
+    }
+
+    fn read_again(&mut self) -> Answer {
         let file = self.site.config.settings.conffile.clone().unwrap_or_else(|| self.file.clone());
-        let logfile = self.site.config.settings.logfile.clone();
         let Some(fresh) = load::config(&file, &mut self.pen) else {
             self.pen.say(Level::Error, format_args!("RELOAD failed, the old configuration stays"));
-            if let Err(error) = self.sink.reopen(&logfile) {
-                self.pen.say(Level::Error, format_args!("cannot open log file {logfile}: {error}"));
-            }
-            return self.answer(ask, Answer::Failed(Refusal::ReloadFailed));
+            let site = self.site.clone();
+            self.set_sink(&site.config.settings);
+            return Answer::Failed(Refusal::ReloadFailed);
         };
         let (config, diff) = config::reload(&self.site.config, fresh);
         for kept in &diff.kept {
@@ -267,7 +333,7 @@ impl Steward {
             self.pen.say(Level::Warning, text);
         }
         self.move_over(config, diff);
-        self.answer(ask, Answer::Done);
+        Answer::Done
     }
 
     fn set(&mut self, ask: Ask, key: &str, value: &str) {
@@ -285,15 +351,25 @@ impl Steward {
     }
 
     fn move_over(&mut self, config: Config, diff: Diff) {
-        let logfile = config.settings.logfile.clone();
-        if let Err(error) = self.sink.reopen(&logfile) {
-            self.pen.say(Level::Error, format_args!("cannot open log file {logfile}: {error}"));
-        }
+        self.set_sink(&config.settings);
+        crate::identity::raise_fd_limit(crate::fds_wanted(&config));
         self.sink.verbose(self.verbose.max(config.settings.verbose));
         let site = load::site(config, diff, Some(&self.site), self.secret, &mut self.pen);
         self.site = Arc::new(site);
         self.tell_all(&Order::Site(self.site.clone()));
         derive_ahead(&self.site, &self.commons);
+    }
+
+    /// The log as the settings want it; its file is opened anew, for somebody may have moved it away.
+    fn set_sink(&mut self, settings: &Settings) {
+        let mut told = Vec::new();
+        let opened = self.sink.set(settings, &mut told);
+        for text in told {
+            self.pen.say(Level::Warning, format_args!("{text}"));
+        }
+        if let Err(text) = opened {
+            self.pen.say(Level::Error, format_args!("{text}; the old one is kept"));
+        }
     }
 
     /// The answer follows the order to all in every worker's box, so whoever gets it finds the new
@@ -306,6 +382,54 @@ impl Steward {
 
     fn tell_all(&self, order: &Order) {
         self.commons.order(order, None);
+    }
+}
+
+/// How often a waiting shutdown says how far it is.
+const PROGRESS: Duration = Duration::from_secs(5);
+
+/// Asks all workers at once whether they are there, and what they have. Who does not answer holds up
+/// the next call, and with it the watchdog.
+struct RollCall {
+    /// Clients and busy servers of each, as far as it has answered.
+    answers: Vec<Option<(u32, u32)>>,
+    is_under_way: bool,
+    last: Instant,
+    watchdog: Option<Duration>,
+}
+
+impl RollCall {
+    fn new(workers: usize, watchdog: Option<Duration>) -> Self {
+        let answers = vec![None; workers];
+        Self { answers, is_under_way: false, last: Instant::now(), watchdog }
+    }
+
+    /// When the next one begins.
+    fn due(&self, waits: bool) -> Option<Instant> {
+        let progress = waits.then_some(PROGRESS);
+        let every = [progress, self.watchdog].into_iter().flatten().min()?;
+        (!self.is_under_way).then(|| self.last + every)
+    }
+
+    /// Whether it begins: one that waits for an answer goes on.
+    fn begin(&mut self) -> bool {
+        if self.is_under_way {
+            return false;
+        }
+        self.is_under_way = true;
+        self.last = Instant::now();
+        self.answers.fill(None);
+        true
+    }
+
+    /// All clients and busy servers, once everybody has answered.
+    fn answer(&mut self, worker: WorkerId, clients: u32, servers: u32) -> Option<(u32, u32)> {
+        *self.answers.get_mut(usize::from(worker.0))? = Some((clients, servers));
+        let all = self.answers.iter().try_fold((0, 0), |(clients, servers), answer| {
+            answer.map(|(more, busy)| (clients + more, servers + busy))
+        })?;
+        self.is_under_way = false;
+        Some(all)
     }
 }
 

@@ -119,7 +119,6 @@ const TLS: Effect = NotYet("TLS is not supported yet");
 const AUTH_QUERY: Effect = NotYet("auth_query is not supported yet: users come from auth_file");
 const HBA: Effect = NotYet("auth_type = hba is not supported yet");
 const LDAP: Effect = NotYet("auth_type = ldap is not supported yet");
-const SYSLOG: Effect = NotYet("syslog is not supported yet: use logfile, or standard error");
 const RESOLVER: Effect = NotYet("names are looked up by the system's resolver for now");
 const PEERS: Effect =
     NotYet("peers are not supported yet: one process uses all cores (see workers) and needs none");
@@ -299,11 +298,11 @@ settings! {
         "Users who may look at the console but change nothing.";
     suspend_timeout: Duration, Seconds, "10", Yes, Now,
         "Seconds that SUSPEND waits for buffers to empty before it closes what is left.";
-    syslog: bool, Flag, "0", Yes, SYSLOG,
-        "1 logs to syslog too.";
-    syslog_facility: String, Text, "daemon", Yes, SYSLOG,
-        "Facility of the lines in syslog.";
-    syslog_ident: String, Text, "pgbouncer", Yes, SYSLOG,
+    syslog: bool, Flag, "0", Yes, Now,
+        "1 logs to the system's logger (`/dev/log`) too.";
+    syslog_facility: String, Text, "daemon", Yes, Now,
+        "Facility of the lines in syslog: auth, authpriv, daemon, user, local0 to local7.";
+    syslog_ident: String, Text, "pgbouncer", Yes, Now,
         "Name under which lines appear in syslog.";
     tcp_defer_accept: u32, ANY, "1", Yes,
         NotYet("connections are accepted at once for now"),

@@ -348,6 +348,12 @@ impl Pool {
         self.servers.len() == self.servers.at_rest() && self.board.coming(self.me) == 0
     }
 
+    /// Servers that are neither idle nor on their way out.
+    #[must_use]
+    pub fn at_work(&self) -> u32 {
+        self.servers.len() - self.servers.at_rest()
+    }
+
     /// Servers dialled in an older epoch are obsolete: idle ones are closed now, others as they come free.
     pub fn reconnect(&mut self, epoch: u32, now: Instant, out: &mut Vec<Action>) {
         self.epoch = epoch;

@@ -366,7 +366,7 @@ impl Play {
                 config::set_runtime(&mut config, &key, &value).expect("a good value");
                 self.move_over(config, Diff::default(), ask);
             }
-            Errand::Shutdown { .. } => {}
+            Errand::Shutdown { .. } | Errand::Present { .. } | Errand::Stats { .. } => {}
             Errand::Finished { .. } => self.finished += 1,
         }
     }

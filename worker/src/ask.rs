@@ -94,7 +94,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let outcome = Outcome { facts, found, failed };
         match whose {
             Whose::Admin { slot, id } => self.admin_answered(slot, id, outcome),
-            Whose::Log => self.log_stats(&outcome.facts),
+            Whose::Log => self.tell_stats(&outcome.facts),
         }
     }
 

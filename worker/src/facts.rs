@@ -19,7 +19,7 @@ use crate::log::Level;
 use crate::server::{self, Server};
 use crate::slot;
 use crate::worker::Worker;
-use crate::world::World;
+use crate::world::{Errand, World};
 
 impl<D: Driver, W: World> Worker<D, W> {
     /// This worker's part of what `view` shows.
@@ -424,13 +424,13 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         let total = self.console_stats.total;
         self.console_stats.history.turn(&total, now_us);
-        if self.me.0 == 0 && self.site.config.settings.log_stats {
+        if self.me.0 == 0 {
             self.ask_all(&crate::order::Order::Facts(View::Stats), crate::ask::Whose::Log);
         }
     }
 
-    /// The stats line of the log.
-    pub(crate) fn log_stats(&mut self, facts: &Facts) {
+    /// The stats line, for the log and the service manager.
+    pub(crate) fn tell_stats(&mut self, facts: &Facts) {
         let mut all = StatsFacts::default();
         for (name, stats) in &facts.stats {
             if name != admin::CONSOLE {
@@ -438,7 +438,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
         }
         let averages: Averages = all.history.averages();
-        self.log(Level::Log, format_args!("{averages}"));
+        if self.site.config.settings.log_stats {
+            self.log(Level::Log, format_args!("{averages}"));
+        }
+        self.world.errand(Errand::Stats { line: averages.to_string() });
     }
 }
 

@@ -41,6 +41,8 @@ pub enum Order {
     Site(Arc<Site>),
     /// Go, but not yet.
     Shutdown(Shutdown),
+    /// Say that you are awake, and what you have.
+    RollCall,
 }
 
 /// A database, or all of them.
@@ -139,6 +141,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             Order::WaitClose(scope) => return self.wait_until(Until::Closed(scope), ask),
             Order::Site(site) => self.move_over(site),
             Order::Shutdown(how) => self.shut_down(how),
+            Order::RollCall => return self.be_present(),
         }
         self.answer(ask, Answer::Done);
     }
@@ -223,6 +226,15 @@ impl<D: Driver, W: World> Worker<D, W> {
                 self.rooms.iter().flatten().all(|room| room.pool.is_quiet())
             }
         }
+    }
+
+    fn be_present(&mut self) {
+        let is_guest = |client: &crate::client::Client| !matches!(client.state, State::Console(_));
+        let clients = self.clients.iter().filter(|(_, client)| is_guest(client)).count();
+        let rooms = self.rooms.iter().flatten();
+        let servers = rooms.map(|room| room.pool.at_work()).sum();
+        let clients = u32::try_from(clients).unwrap_or(u32::MAX);
+        self.world.errand(Errand::Present { worker: self.me, clients, servers });
     }
 
     fn marks_mut(&mut self, name: &Arc<str>) -> &mut Marks {

@@ -39,4 +39,9 @@ pub enum Errand {
     Shutdown { how: Shutdown },
     /// This worker has nothing more to wait for, and may be stopped.
     Finished { worker: WorkerId },
+    /// This worker is awake, and has so many clients (the console's not among them) and so many servers
+    /// at work.
+    Present { worker: WorkerId, clients: u32, servers: u32 },
+    /// The averages of the last period, as the log has them.
+    Stats { line: String },
 }
