@@ -88,6 +88,11 @@ impl Board {
         self.posts.iter().map(|post| post.waiting.load(Relaxed)).sum()
     }
 
+    /// How many workers there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.posts.len()
+    }
+
     /// Whether there are other workers.
     pub(crate) fn is_shared(&self) -> bool {
         self.posts.len() > 1
@@ -158,6 +163,15 @@ impl Board {
                 && post.oldest.load(Relaxed) < bar.0
         };
         self.eldest(me, elder)
+    }
+
+    /// How long the head of `other`'s line has waited; zero if nobody waits there.
+    pub(crate) fn head_wait(&self, other: WorkerId, now: Instant) -> Duration {
+        let post = self.post(other);
+        if post.waiting.load(Relaxed) == 0 {
+            return Duration::ZERO;
+        }
+        now.since(Instant(post.oldest.load(Relaxed)))
     }
 
     /// How many servers rest with `other`.

@@ -39,6 +39,17 @@ pub struct Pool {
     oldest_opened: Instant,
     /// Before this, `min_pool_size` forbids to close what is idle too long.
     idle_again: Instant,
+    lag: Lag,
+}
+
+/// How much longer the lines of the other workers have been waiting than ours, added up release by
+/// release. One look may deceive; a small difference that stays does not, and is found here.
+#[derive(Debug, Default)]
+struct Lag {
+    /// By worker, in parts of [`LAG_ONE`]. Empty until there was something to compare.
+    sums: Vec<i32>,
+    /// With whom we compare next: one at a release, however many there are.
+    next: u16,
 }
 
 /// How this pool behaves.
@@ -76,10 +87,19 @@ enum Want {
 /// retry after a failed login, are found by asking. PgBouncer looks as often.
 const ASK_AGAIN: Duration = Duration::from_millis(333);
 
-/// Where two workers have a line, a server goes over if the other head has waited longer than ours by
-/// one part in `FAIR_PART` and by `FAIR_SLACK`, which is about what the move itself costs.
-const FAIR_PART: u32 = 8;
+/// Where two workers have a line, a server goes over at once if the other head has waited `FAIR_TIMES` as
+/// long as ours and `FAIR_SLACK` more, which is about what the move itself costs. Where the difference is
+/// less, how long heads have waited is chance, and a move at each would be one for every few queries; what
+/// is not chance [`Lag`] finds.
+const FAIR_TIMES: u32 = 2;
 const FAIR_SLACK: Duration = Duration::from_micros(200);
+
+/// A difference in waiting that is as large as the longer of the two waits.
+const LAG_ONE: i32 = 1024;
+
+/// Who is behind by so much is given a server. Lower, and chance would move servers about (at 32, once
+/// in about a thousand releases); higher, and it would take longer to find the right split.
+const LAG_MAX: i32 = 32 * LAG_ONE;
 
 /// How long `min_pool_size` silences the idle timeout before we look again.
 const IDLE_AGAIN: Duration = Duration::from_secs(1);
@@ -103,6 +123,7 @@ impl Pool {
             is_paused: false,
             oldest_opened: Instant(u64::MAX),
             idle_again: Instant(0),
+            lag: Lag::default(),
         }
     }
 
@@ -670,14 +691,41 @@ impl Pool {
         true
     }
 
-    /// The worker whose head has waited so much longer than ours that fairness is worth a move.
-    fn elder(&self, since: Instant, now: Instant) -> Option<WorkerId> {
+    /// The worker whose head has waited so much longer than ours, or whose line has for so long waited
+    /// longer than ours, that fairness is worth a move.
+    fn elder(&mut self, since: Instant, now: Instant) -> Option<WorkerId> {
         if !self.board.is_shared() || !self.board.others_wait(self.me) {
             return None;
         }
         let wait = now.since(since);
-        let bar = now.before(wait + wait / FAIR_PART + FAIR_SLACK);
-        self.board.elder(self.me, bar).filter(|to| self.board.promise(*to))
+        let bar = now.before(wait * FAIR_TIMES + FAIR_SLACK);
+        let elder = self.board.elder(self.me, bar);
+        let to = self.laggard(wait, now).filter(|_| elder.is_none()).or(elder)?;
+        self.board.promise(to).then_some(to)
+    }
+
+    /// Compares our line with that of another worker, and adds up the differences: a worker that is behind
+    /// by much, all in all, and to which nothing is coming. Without it a split of the servers that makes
+    /// one line wait a little longer, by less than a move is worth, would stay for ever.
+    fn laggard(&mut self, wait: Duration, now: Instant) -> Option<WorkerId> {
+        let workers = self.board.workers();
+        self.lag.sums.resize(workers, 0);
+        let next = (usize::from(self.lag.next) + 1) % workers;
+        let other = if next == usize::from(self.me.0) { (next + 1) % workers } else { next };
+        let other = WorkerId(other as u16);
+        self.lag.next = other.0;
+        let theirs = self.board.head_wait(other, now);
+        let sum = &mut self.lag.sums[usize::from(other.0)];
+        *sum = (*sum + difference(theirs, wait)).max(-LAG_MAX);
+        if *sum < LAG_MAX {
+            return None;
+        }
+        *sum = LAG_MAX;
+        if self.board.coming(other) > 0 {
+            return None;
+        }
+        *sum = 0;
+        Some(other)
     }
 
     /// An idle server that needs no check.
@@ -829,4 +877,11 @@ impl Pool {
             assert!(expected >= self.line.len() || is_full, "nobody fetches a server");
         }
     }
+}
+
+/// By how much `theirs` is longer than `ours`, as a part of the longer one.
+fn difference(theirs: Duration, ours: Duration) -> i32 {
+    let (theirs, ours) = (theirs.as_secs_f64(), ours.as_secs_f64());
+    let longer = theirs.max(ours).max(f64::MIN_POSITIVE);
+    ((theirs - ours) / longer * f64::from(LAG_ONE)) as i32
 }

@@ -454,8 +454,8 @@ fn between_lines_the_longer_wait_wins() {
         there.acquire(ClientId(8), at(0.0));
         there.acquire(ClientId(9), at(0.0));
         here.acquire(ANN, at(here_since));
-        there.acquire(BOB, at(1.0));
-        there.acquire(CAT, at(1.0));
+        there.acquire(BOB, at(1.2));
+        there.acquire(CAT, at(1.2));
         let expected =
             if goes_over { Action::Give { server: ServerId(0), to: FIRST } } else { link(BOB, 0) };
         assert_eq!(there.release(0, at(2.0))[0], expected);
