@@ -186,6 +186,9 @@ impl Inward<'_> {
             self.pass(message);
         }
         self.pop();
+        if status == Status::Idle {
+            self.server.ledger.ended();
+        }
         Ok(())
     }
 

@@ -24,8 +24,10 @@ pub(crate) struct Ledger {
     runs: usize,
     /// Up to this entry, answers may do away with all statements: see [`Ledger::wipe`].
     wiped: u64,
-    /// Whether something in the current batch may.
+    /// Whether there may be a portal that does so when it is run.
     wipes: bool,
+    /// Up to this entry, answers come without a Sync.
+    flushed: u64,
     /// How to take back what was noted ahead of its answer, by the number of the entry.
     undo: VecDeque<(u64, Undo)>,
 }
@@ -115,8 +117,8 @@ pub(crate) enum Trust {
 pub(crate) enum Wipe {
     /// With the next entry.
     Next,
-    /// Before the batch is over.
-    InBatch,
+    /// With any Execute from now on, while the transaction and its portals last.
+    Execute,
 }
 
 /// What to put back if the server skips an entry.
@@ -134,7 +136,7 @@ impl Default for Ledger {
     fn default() -> Self {
         // From 1, so that 0 is a number that was always answered.
         let (entries, undo) = (VecDeque::new(), VecDeque::new());
-        Self { entries, first: 1, batch: 1, runs: 0, wiped: 0, wipes: false, undo }
+        Self { entries, first: 1, batch: 1, runs: 0, wiped: 0, wipes: false, flushed: 0, undo }
     }
 }
 
@@ -170,12 +172,12 @@ impl Ledger {
     #[inline]
     pub(crate) fn push(&mut self, what: What, whose: Whose, name: Option<Arc<[u8]>>) {
         self.runs += usize::from(what.runs());
+        if what == What::Execute && self.wipes {
+            self.wiped = self.next();
+        }
         self.entries.push_back(Entry { what, whose, name });
         if what == What::Sync {
             self.batch = self.next();
-            if self.wipes {
-                (self.wiped, self.wipes) = (self.batch - 1, false);
-            }
         }
     }
 
@@ -229,6 +231,10 @@ impl Ledger {
     /// copying server.
     pub(crate) fn copy_in(&mut self) -> CopyIn {
         let mut seen = CopyIn { eaten: 0, ended: false, illegal: false, synced: false };
+        if self.wiped == self.first {
+            // Whoever waited to know need wait no longer, and must not: the COPY waits for data.
+            self.wiped = 0;
+        }
         let mut entries = self.entries.iter_mut().skip(1);
         for entry in entries.by_ref() {
             match entry.what {
@@ -269,8 +275,24 @@ impl Ledger {
     pub(crate) fn wipe(&mut self, when: Wipe) {
         match when {
             Wipe::Next => self.wiped = self.next(),
-            Wipe::InBatch => self.wipes = true,
+            Wipe::Execute => self.wipes = true,
         }
+    }
+
+    /// All is answered, and no transaction is open: no portal is left.
+    pub(crate) fn ended(&mut self) {
+        if self.entries.is_empty() {
+            self.wipes = false;
+        }
+    }
+
+    /// Whether a Flush is wanted, because somebody waits for what only a Sync would bring. Says so once.
+    pub(crate) fn wants_flush(&mut self) -> bool {
+        let wants = self.wiped >= self.first.max(self.batch) && self.flushed < self.wiped;
+        if wants {
+            self.flushed = self.wiped;
+        }
+        wants
     }
 
     /// Whether an answer still to come may do away with all named statements.

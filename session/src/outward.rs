@@ -238,6 +238,9 @@ impl Outward<'_> {
             let (Place::Input { end, .. } | Place::Kept { end }) = message.place;
             let rest = self.input.get(end..).unwrap_or_default();
             self.client.hold([&message.header, message.body, rest]);
+            if self.server.ledger.wants_flush() {
+                self.say(|out| write::message(out, tag::FLUSH, |_| {}));
+            }
         }
         Ok(next)
     }
@@ -250,7 +253,7 @@ impl Outward<'_> {
         };
         let statement = self.statements.intern(parse.query, parse.types.as_bytes());
         if wipes(parse.query) {
-            self.server.ledger.wipe(Wipe::InBatch);
+            self.server.ledger.wipe(Wipe::Execute);
         }
         if parse.name.is_empty() {
             self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Is(statement));
@@ -319,7 +322,7 @@ impl Outward<'_> {
                     && names.statement.is_empty()
                     && wipes(&statement.query)
                 {
-                    self.server.ledger.wipe(Wipe::InBatch);
+                    self.server.ledger.wipe(Wipe::Execute);
                 }
                 self.pass_as(message, What::Bind);
                 return Ok(Next::On);
@@ -329,7 +332,7 @@ impl Outward<'_> {
         };
         // Prepared long ago, perhaps, but it is now that it may be run.
         if statement.as_ref().is_some_and(|statement| wipes(&statement.query)) {
-            self.server.ledger.wipe(Wipe::InBatch);
+            self.server.ledger.wipe(Wipe::Execute);
         }
         let server_name = statement.as_ref().map_or(NOBODY, |statement| &statement.name);
         let len = renamed(message, names.statement, server_name)?;
@@ -614,7 +617,7 @@ pub(crate) fn answer(what: What, out: &mut Vec<u8>) {
 /// Whether this may be a `DEALLOCATE ALL` or `DISCARD ALL`. What it really was its command tag says;
 /// until then, nothing is said that depends on it.
 fn wipes(text: &[u8]) -> bool {
-    let text = text.trim_ascii_start();
+    let text = behind_comments(text);
     // It may be here in part only.
     let starts = |word: &[u8]| {
         let len = word.len().min(text.len());
@@ -622,9 +625,37 @@ fn wipes(text: &[u8]) -> bool {
     };
     match text.first() {
         Some(b'd' | b'D') => starts(b"deallocate") || starts(b"discard"),
-        // What stands behind a comment is not looked for, but expected.
-        Some(b'/' | b'-') | None => true,
+        None => true,
         _ => false,
+    }
+}
+
+/// What follows the space and comments that a text begins with. Block comments may stand in each other.
+fn behind_comments(mut text: &[u8]) -> &[u8] {
+    loop {
+        text = text.trim_ascii_start();
+        text = match text {
+            [b'-', b'-', rest @ ..] => {
+                let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+                end.and_then(|end| rest.get(end..)).unwrap_or_default()
+            }
+            [b'/', b'*', ..] => {
+                let (mut rest, mut depth) = (text, 0_usize);
+                loop {
+                    match rest {
+                        [b'/', b'*', after @ ..] => (rest, depth) = (after, depth + 1),
+                        [b'*', b'/', after @ ..] => (rest, depth) = (after, depth - 1),
+                        [_, after @ ..] => rest = after,
+                        [] => break,
+                    }
+                    if depth == 0 {
+                        break;
+                    }
+                }
+                rest
+            }
+            _ => return text,
+        }
     }
 }
 
@@ -634,5 +665,22 @@ fn renamed(message: &Message<'_>, old: &[u8], new: &[u8]) -> Result<[u8; 4], Fau
     match i32::try_from(len) {
         Ok(len) => Ok(len.to_be_bytes()),
         Err(_) => Err(Fault::TooLong { tag: message.tag }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_do_away_with_all_statements_is_known_by_its_first_word() {
+        for text in
+            ["DEALLOCATE ALL", " discard all", "/* a /* b */ */ -- c\n Deallocate", "dea", "", "--"]
+        {
+            assert!(wipes(text.as_bytes()), "{text}");
+        }
+        for text in ["select 1", "/* deallocate */ select 1", "do $$x$$", "- -", "/ *", "-"] {
+            assert!(!wipes(text.as_bytes()), "{text}");
+        }
     }
 }

@@ -31,7 +31,7 @@ impl Script {
         let named = dice.pick(&["a", "b", "c"]);
         let portal = dice.pick(&["", "", "p"]);
         let text = dice.pick(&TEXTS);
-        match dice.under(24) {
+        match dice.under(25) {
             0..4 => self.parse(named, text),
             4 => self.parse(name, "bad text"),
             5 | 6 => self.parse("", text),
@@ -63,8 +63,17 @@ impl Script {
                 });
                 script.bind("", named)
             }
+            23 => self.forget_all(dice),
             _ => self.sync(),
         }
+    }
+
+    /// All names go in the midst of a batch, which goes on with names that were there before. Under a
+    /// portal of its own, which nothing else runs again.
+    fn forget_all(self, dice: &mut Dice) -> Self {
+        let text = dice.pick(&["deallocate all", "deallocate all", "discard all"]);
+        let script = self.parse("z", text).bind("d", "z").execute("d", 0);
+        script.close(Namespace::Portal, "d").close(Namespace::Statement, "z")
     }
 
     /// A COPY in one of the ways clients do it, well or badly. It ends with a Sync.

@@ -428,6 +428,34 @@ fn statements_follow_their_client() {
     }
 }
 
+/// All names go by an Execute, and the batch goes on: an old name is free, or unknown, at once. Whether it is
+/// depends on the answer, which is asked for.
+#[test]
+fn what_an_execute_forgot_is_forgotten_in_its_own_batch() {
+    let mut pair = pair();
+    pair.ask(script().parse("a", "select one").parse("z", "deallocate all").sync());
+    let forget = script().bind("", "z").execute("", 0);
+    let heard = pair.ask(forget.parse("a", "select two").bind("", "a").execute("", 0).sync());
+    assert!(heard.starts_with("2[] C[DEALLOCATE ALL.] 1[] 2[] D["), "{heard}");
+    pair.ask(script().parse("z", "deallocate all").sync());
+    let heard = pair.ask(script().bind("", "z").execute("", 0).bind("", "a").execute("", 0).sync());
+    assert!(heard.starts_with("2[] C[DEALLOCATE ALL.] E["), "{heard}");
+    assert!(heard.contains("C26000."), "{heard}");
+}
+
+/// So it is where the portal is older than the batch.
+#[test]
+fn what_an_older_portal_forgot_is_forgotten() {
+    let mut pair = pair();
+    pair.ask(script().query("begin"));
+    let forget = script().parse("", "deallocate all").bind("p", "");
+    pair.ask(script().parse("a", "select one").sync());
+    pair.ask(Script([forget.0, script().sync().0].concat()));
+    let heard = pair.ask(script().execute("p", 0).bind("", "a").sync());
+    assert!(heard.starts_with("C[DEALLOCATE ALL.] E["), "{heard}");
+    assert!(heard.contains("C26000."), "{heard}");
+}
+
 /// A cache of one, and a batch that needs three: none is closed while it is needed.
 #[test]
 fn what_is_needed_is_not_evicted() {
