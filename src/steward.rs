@@ -225,7 +225,9 @@ impl Steward {
 
     fn present(&mut self, worker: WorkerId, clients: u32, servers: u32) {
         let Some((clients, servers)) = self.roll.answer(worker, clients, servers) else { return };
-        systemd::alive();
+        if self.roll.watchdog.is_some() {
+            systemd::alive();
+        }
         if self.waits() && self.finished.iter().any(|finished| !finished) {
             let text = format!("shutting down, {clients} clients and {servers} busy servers left");
             self.pen.say(Level::Log, format_args!("{text}"));

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -78,7 +79,11 @@ pub struct Setup {
     tail: String,
     started_as: Option<String>,
     arguments: Vec<String>,
-    descriptors: Option<u32>,
+    /// What a shell does before it becomes the pooler.
+    before: Vec<String>,
+    /// Its standard input and output, instead of nothing and `said`.
+    given: Vec<Arc<OwnedFd>>,
+    port: Option<u16>,
 }
 
 impl Setup {
@@ -93,7 +98,9 @@ impl Setup {
             tail: String::new(),
             started_as: None,
             arguments: Vec::new(),
-            descriptors: None,
+            before: Vec::new(),
+            given: Vec::new(),
+            port: None,
         };
         for user in ["app", "app2", "app3", "repl", "boss", "watcher"] {
             setup = setup.secret(user, PASSWORD);
@@ -187,8 +194,34 @@ impl Setup {
 
     /// RLIMIT_NOFILE, soft and hard.
     #[must_use]
-    pub fn descriptors(mut self, most: u32) -> Self {
-        self.descriptors = Some(most);
+    pub fn descriptors(self, most: u32) -> Self {
+        self.before(&format!("ulimit -n {most}"))
+    }
+
+    /// A command of the shell that becomes the pooler.
+    #[must_use]
+    pub fn before(mut self, command: &str) -> Self {
+        self.before.push(command.into());
+        self
+    }
+
+    /// A variable of its environment.
+    #[must_use]
+    pub fn env(self, name: &str, value: impl Display) -> Self {
+        self.before(&format!("export {name}='{value}'"))
+    }
+
+    /// A descriptor that it starts with: the first is 0, the second 1. [`Self::before`] may move them.
+    #[must_use]
+    pub fn given(mut self, descriptor: impl Into<OwnedFd>) -> Self {
+        self.given.push(Arc::new(descriptor.into()));
+        self
+    }
+
+    /// This port, and not a free one.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
         self
     }
 
@@ -236,7 +269,7 @@ impl Setup {
     /// When it neither listens nor ends.
     pub fn try_start(self) -> Result<Howdah, (ExitStatus, String)> {
         let folder = place::folder("howdah");
-        let port = place::port();
+        let port = self.port.unwrap_or_else(place::port);
         self.write(&folder, port);
         let mut howdah = Howdah { child: self.launch(&folder), folder, port, setup: self };
         match howdah.await_start() {
@@ -256,21 +289,26 @@ impl Setup {
                 link
             }
         };
-        let mut command = match self.descriptors {
-            None => place::command(program),
-            Some(most) => {
-                let mut shell = place::command("sh");
-                shell.args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")]).arg(program);
-                shell
-            }
+        let mut command = if self.before.is_empty() {
+            place::command(program)
+        } else {
+            let mut shell = place::command("sh");
+            shell.arg("-c").arg(format!("{}\nexec \"$0\" \"$@\"", self.before.join("\n")));
+            shell.arg(program);
+            shell
         };
         let said =
             File::options().create(true).append(true).open(folder.join("said")).expect("a file");
+        let given =
+            |place: usize| self.given.get(place).map(|fd| fd.try_clone().expect("a descriptor"));
         let child = command
             .args(&self.arguments)
             .arg(folder.join("pooler.ini"))
-            .stdin(Stdio::null())
-            .stdout(said.try_clone().expect("a descriptor"))
+            .stdin(given(0).map_or_else(Stdio::null, Stdio::from))
+            .stdout(
+                given(1)
+                    .map_or_else(|| said.try_clone().expect("a descriptor").into(), Stdio::from),
+            )
             .stderr(said)
             .spawn()
             .expect("the pooler starts");
