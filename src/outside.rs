@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use control::Mailbox;
+use control::{Mailbox, Nowhere};
 use io::Socket;
 use jiff::Zoned;
 use pool::Instant;
-use worker::{Commons, Errand, Log, Mail, World};
+use worker::{Commons, Errand, Log, Mail, Resolution, World};
 
 use crate::sink::Pen;
 use crate::steward::Task;
@@ -60,13 +60,25 @@ impl World for Outside {
             }
             Errand::Resolve { worker, name } => {
                 let (back, host) = (self.commons.clone(), name.clone());
-                let reply = move |found: std::io::Result<_>| {
-                    let addresses = found.map_err(|error| error.to_string());
-                    commons.mail(worker, Mail::Resolved { name, addresses });
+                let reply = move |found| {
+                    let resolution = match found {
+                        Ok(addresses) => Resolution::Addresses(addresses),
+                        Err(Nowhere::NoSuchHost) => Resolution::NoSuchHost,
+                        Err(Nowhere::Unanswered(why)) => Resolution::Unanswered(why),
+                    };
+                    commons.mail(worker, Mail::Resolved { name, resolution });
                 };
                 if self.mailbox.look_up(&host, reply).is_err() {
-                    let addresses = Err("too many lookups under way".to_owned());
-                    back.mail(worker, Mail::Resolved { name: host, addresses });
+                    let why = "too many lookups under way".to_owned();
+                    let resolution = Resolution::Unanswered(why);
+                    back.mail(worker, Mail::Resolved { name: host, resolution });
+                }
+            }
+            Errand::Serial { worker, zone } => {
+                let (back, name) = (self.commons.clone(), zone.clone());
+                let reply = move |serial| commons.mail(worker, Mail::Serial { zone, serial });
+                if self.mailbox.serial(&name, reply).is_err() {
+                    back.mail(worker, Mail::Serial { zone: name, serial: None });
                 }
             }
             // The steward outlives the workers.

@@ -91,7 +91,11 @@ impl Steward {
     pub(crate) fn start(start: Start, sink: Arc<Sink>, mut pen: Pen) -> Result<Self, String> {
         let Start { site, doors, ears, file, secret, verbose } = start;
         let (sender, tasks) = channel();
-        let control = Control::start(control::Limits::default())
+        let mut sources = control::Sources::default();
+        if !site.config.settings.resolv_conf.is_empty() {
+            sources.resolv_conf = site.config.settings.resolv_conf.as_str().into();
+        }
+        let control = Control::start(control::Limits::default(), sources)
             .map_err(|error| format!("cannot start the control threads: {error}"))?;
         ears.listen(&sender)?;
         let site = Arc::new(site);

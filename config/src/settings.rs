@@ -119,7 +119,6 @@ const TLS: Effect = NotYet("TLS is not supported yet");
 const AUTH_QUERY: Effect = NotYet("auth_query is not supported yet: users come from auth_file");
 const HBA: Effect = NotYet("auth_type = hba is not supported yet");
 const LDAP: Effect = NotYet("auth_type = ldap is not supported yet");
-const RESOLVER: Effect = NotYet("names are looked up by the system's resolver for now");
 const PEERS: Effect =
     NotYet("peers are not supported yet: one process uses all cores (see workers) and needs none");
 const BUFFERS: Effect = Never("buffers come from a budget of their own");
@@ -184,7 +183,7 @@ settings! {
         "Seconds for which an address found for a host name is used.";
     dns_nxdomain_ttl: Duration, Seconds, "15", Yes, Now,
         "Seconds for which a host name that was not found counts as missing.";
-    dns_zone_check_period: Duration, Seconds, "0", Yes, RESOLVER,
+    dns_zone_check_period: Duration, Seconds, "0", Yes, Now,
         "Seconds between looks at the serial numbers of the host names' zones; 0 never.";
     idle_transaction_timeout: Duration, Seconds, "0", Yes, Now,
         "Seconds a client may sit idle inside a transaction; 0 for ever.";
@@ -248,7 +247,7 @@ settings! {
         "Servers a pool may open beyond its size when clients wait too long; 0 is none.";
     reserve_pool_timeout: Duration, Seconds, "5", Yes, Now,
         "Seconds the first in line must have waited before the reserve is used; 0 never.";
-    resolv_conf: String, Text, "", No, RESOLVER,
+    resolv_conf: String, Text, "", No, Now,
         "Resolver configuration in place of /etc/resolv.conf.";
     sbuf_loopcnt: u32, ANY, "5", Yes, BUFFERS,
         "Buffers handled per connection before the next one has its turn.";

@@ -1,13 +1,15 @@
-//! The control threads: one makes keys, a few ask for host names.
+//! The control threads: one makes keys, one asks for host names.
 
 use std::io;
-use std::net::{IpAddr, ToSocketAddrs as _};
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use auth::{Derived, Job};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select_biased};
+use tokio::sync::mpsc;
+
+use crate::names::{Names, Nowhere, Question, Sources};
 
 /// The slow side, as long as it is not stopped or dropped.
 pub struct Control {
@@ -15,33 +17,23 @@ pub struct Control {
     /// Nothing is ever sent: when it is dropped, the threads go home.
     open: Option<Sender<Never>>,
     keys: Option<JoinHandle<()>>,
+    names: Option<Names>,
 }
 
 enum Never {}
 
 impl Control {
     /// Starts the threads. Fails if the kernel has none to give.
-    pub fn start(limits: Limits) -> io::Result<Self> {
-        Self::start_with(limits, Arc::new(resolve))
-    }
-
-    fn start_with(limits: Limits, resolve: Arc<Resolve>) -> io::Result<Self> {
+    pub fn start(limits: Limits, sources: Sources) -> io::Result<Self> {
         let (open, closed) = bounded(0);
         let (derive, derivations) = bounded::<Derivation>(limits.derivations);
-        let (look_up, lookups) = bounded::<Lookup>(limits.lookups);
         let keys = {
-            let closed = closed.clone();
             let work = move |Derivation { job, reply }| reply(job.run());
             spawn("keys".into(), move || serve(&derivations, &closed, work))?
         };
-        for number in 0..limits.resolvers.max(1) {
-            let (lookups, closed, resolve) = (lookups.clone(), closed.clone(), resolve.clone());
-            let work = move |Lookup { host, reply }: Lookup| reply(resolve(&host));
-            // Not kept: a resolver may hang in the system's library for as long as that likes, and
-            // nobody should wait for it at the end.
-            spawn(format!("names-{number}"), move || serve(&lookups, &closed, work))?;
-        }
-        Ok(Self { mailbox: Mailbox { derive, look_up }, open: Some(open), keys: Some(keys) })
+        let (names, ask) = Names::start(sources, limits.lookups)?;
+        let mailbox = Mailbox { derive, ask };
+        Ok(Self { mailbox, open: Some(open), keys: Some(keys), names: Some(names) })
     }
 
     /// Where work is put in, from any thread.
@@ -59,6 +51,7 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         drop(self.open.take());
+        drop(self.names.take());
         if let Some(keys) = self.keys.take() {
             // What panics in there is caught there.
             let _ = keys.join();
@@ -73,13 +66,11 @@ pub struct Limits {
     pub derivations: usize,
     /// Most host names in line.
     pub lookups: usize,
-    /// Threads that ask for host names, at least one. Each can be held up by one dead name server.
-    pub resolvers: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { derivations: 1024, lookups: 1024, resolvers: 4 }
+        Self { derivations: 1024, lookups: 1024 }
     }
 }
 
@@ -87,7 +78,7 @@ impl Default for Limits {
 #[derive(Clone)]
 pub struct Mailbox {
     derive: Sender<Derivation>,
-    look_up: Sender<Lookup>,
+    ask: mpsc::Sender<Question>,
 }
 
 impl Mailbox {
@@ -100,14 +91,30 @@ impl Mailbox {
         put(&self.derive, Derivation { job, reply: Box::new(reply) })
     }
 
-    /// Asks the system for the addresses of `host`, which may be an address itself. There is at
-    /// least one if it does not fail; none comes twice.
+    /// Asks for the addresses of `host`, which may be an address itself. There is at least one if
+    /// it does not fail; none comes twice.
     pub fn look_up(
         &self,
         host: &str,
-        reply: impl FnOnce(io::Result<Vec<IpAddr>>) + Send + 'static,
+        reply: impl FnOnce(Result<Vec<IpAddr>, Nowhere>) + Send + 'static,
     ) -> Result<(), Refused> {
-        put(&self.look_up, Lookup { host: host.into(), reply: Box::new(reply) })
+        self.ask(Question::Addresses { host: host.into(), reply: Box::new(reply) })
+    }
+
+    /// Asks for the serial number of `zone`, which changes with what is in it.
+    pub fn serial(
+        &self,
+        zone: &str,
+        reply: impl FnOnce(Option<u32>) + Send + 'static,
+    ) -> Result<(), Refused> {
+        self.ask(Question::Serial { zone: zone.into(), reply: Box::new(reply) })
+    }
+
+    fn ask(&self, question: Question) -> Result<(), Refused> {
+        self.ask.try_send(question).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => Refused::Full,
+            mpsc::error::TrySendError::Closed(_) => Refused::Stopped,
+        })
     }
 }
 
@@ -124,13 +131,6 @@ struct Derivation {
     job: Job,
     reply: Box<dyn FnOnce(Derived) + Send>,
 }
-
-struct Lookup {
-    host: String,
-    reply: Box<dyn FnOnce(io::Result<Vec<IpAddr>>) + Send>,
-}
-
-type Resolve = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
 fn put<T>(line: &Sender<T>, work: T) -> Result<(), Refused> {
     line.try_send(work).map_err(|error| match error {
@@ -154,19 +154,6 @@ fn serve<T>(line: &Receiver<T>, closed: &Receiver<Never>, work: impl Fn(T)) {
         // A reply that panics costs its own answer, and not everyone's after it.
         let _ = catch_unwind(AssertUnwindSafe(|| work(next)));
     }
-}
-
-fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
-    let mut addresses = Vec::new();
-    for address in (host, 0).to_socket_addrs()? {
-        if !addresses.contains(&address.ip()) {
-            addresses.push(address.ip());
-        }
-    }
-    if addresses.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "no address"));
-    }
-    Ok(addresses)
 }
 
 #[cfg(test)]
@@ -198,7 +185,7 @@ mod tests {
 
     #[test]
     fn keys_and_names_are_answered() {
-        let control = Control::start(Limits::default()).expect("threads");
+        let control = Control::start(Limits::default(), Sources::default()).expect("threads");
         let (done, seen) = bounded(2);
         let keys = done.clone();
         control
@@ -214,37 +201,27 @@ mod tests {
         assert_eq!(found, [IpAddr::from([127, 0, 0, 1])]);
     }
 
-    /// Every resolver hangs in a dead name server; keys are made all the same, and what exceeds
-    /// the line is refused at once. Nor does the end wait for them.
+    /// What exceeds the line is refused at once, and after the end everything is.
     #[test]
-    fn slow_names_delay_no_keys() {
-        let (let_go, held) = bounded::<()>(0);
-        let resolve = move |_: &str| {
-            let _ = held.recv();
-            Err(io::Error::other("dead"))
-        };
-        let limits = Limits { derivations: 1, lookups: 1, resolvers: 2 };
-        let control = Control::start_with(limits, Arc::new(resolve)).expect("threads");
+    fn the_line_has_an_end() {
+        let limits = Limits { derivations: 1, ..Limits::default() };
+        let control = Control::start(limits, Sources::default()).expect("threads");
         let mailbox = control.mailbox();
-        // Two held, one in line; how soon they are taken is the threads' affair.
-        let mut taken = 0;
-        while taken < 3 {
-            taken += usize::from(mailbox.look_up("slow", |_| {}).is_ok());
+        let (let_go, held) = bounded::<()>(0);
+        mailbox.derive(job(), move |_| _ = held.recv()).expect("room");
+        // One held, one in line; how soon they are taken is the thread's affair.
+        while mailbox.derive(job(), |_| {}) != Err(Refused::Full) {
             thread::yield_now();
         }
-        assert_eq!(mailbox.look_up("slow", |_| {}), Err(Refused::Full));
-
-        let (done, seen) = bounded(1);
-        mailbox.derive(job(), move |_| done.send(()).expect("awaited")).expect("room");
-        assert_eq!(seen.recv_timeout(PATIENCE), Ok(()));
+        drop(let_go);
         control.stop();
         assert_eq!(mailbox.derive(job(), |_| {}), Err(Refused::Stopped));
-        drop(let_go);
+        assert_eq!(mailbox.look_up("db", |_| {}), Err(Refused::Stopped));
     }
 
     #[test]
     fn a_reply_that_panics_costs_only_itself() {
-        let control = Control::start(Limits::default()).expect("threads");
+        let control = Control::start(Limits::default(), Sources::default()).expect("threads");
         control.mailbox().derive(job(), |_| panic!("on purpose")).expect("room");
         let (done, seen) = bounded(1);
         control.mailbox().derive(job(), move |_| done.send(()).expect("awaited")).expect("room");

@@ -2,5 +2,7 @@
 //! Work comes by mail, and the answer is a call of what was sent along with it.
 
 mod control;
+mod names;
 
 pub use control::{Control, Limits, Mailbox, Refused};
+pub use names::{Nowhere, Sources};

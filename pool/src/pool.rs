@@ -119,7 +119,7 @@ impl Pool {
             nudges: 0,
             want: Want::Nothing,
             asked_at: Instant(0),
-            epoch: 0,
+            epoch: 1,
             is_paused: false,
             oldest_opened: Instant(u64::MAX),
             idle_again: Instant(0),
@@ -386,6 +386,17 @@ impl Pool {
                     self.close(at, CloseReason::Obsolete, out);
                 }
             }
+        }
+        self.settle(now, out);
+    }
+
+    /// `server` is obsolete, whatever the others are: it is closed now if it lies idle, else as it
+    /// comes free.
+    pub fn retire(&mut self, server: ServerId, now: Instant, out: &mut Vec<Action>) {
+        let Some(at) = self.servers.find(server) else { return };
+        self.servers[at].epoch = 0;
+        if matches!(self.servers[at].place, Place::Idle | Place::Used) {
+            self.close(at, CloseReason::Obsolete, out);
         }
         self.settle(now, out);
     }

@@ -318,7 +318,7 @@ fn reconnect_replaces_all() {
     play.open(1, at(0.0));
     play.acquire(ANN, at(0.0));
     play.pool.connecting(ServerId(2), at(0.0));
-    play.pool.reconnect(1, at(1.0), &mut play.out);
+    play.pool.reconnect(2, at(1.0), &mut play.out);
     assert_eq!(play.said(), [close(0, CloseReason::Obsolete)]);
     assert!(play.pool.is_obsolete(ServerId(1)));
     play.pool.connecting(ServerId(3), at(1.0));

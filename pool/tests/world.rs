@@ -144,7 +144,7 @@ impl World {
                 worker.dedicated.push(0);
             }
         }
-        let epochs = vec![0; ids.len()];
+        let epochs = vec![1; ids.len()];
         let now = Instant(1_000_000_000_000);
         let trace = std::env::var_os("POOL_TRACE").is_some();
         let (next_client, served, moved, evicted) = (0, 0, 0, 0);

@@ -11,8 +11,8 @@ use pool::{Instant, WorkerId};
 use session::Tracked;
 use wire::write;
 use worker::{
-    Answer, Ask, Audit, Commons, Errand, LetterBox, Level, Log, Mail, Order, Shutdown, Site,
-    Worker, World,
+    Answer, Ask, Audit, Commons, Errand, LetterBox, Level, Log, Mail, Order, Resolution, Shutdown,
+    Site, Worker, World,
 };
 
 use crate::admin::Admin;
@@ -351,8 +351,11 @@ impl Play {
                 self.commons.mail(worker, Mail::Derived { party, key, derived });
             }
             Errand::Resolve { worker, name } => {
-                let addresses = Err("there is no such host".to_owned());
-                self.commons.mail(worker, Mail::Resolved { name, addresses });
+                let resolution = Resolution::NoSuchHost;
+                self.commons.mail(worker, Mail::Resolved { name, resolution });
+            }
+            Errand::Serial { worker, zone } => {
+                self.commons.mail(worker, Mail::Serial { zone, serial: None });
             }
             Errand::Reload { ask } => {
                 self.edition += 1;

@@ -10,6 +10,7 @@ use pool::{Bank, PoolId, WorkerId};
 use session::Registry;
 
 use crate::mail::{Ask, LetterBox, Mail};
+use crate::names::Names;
 use crate::order::Order;
 use crate::order::Scope;
 use crate::welcome::Welcome;
@@ -20,6 +21,7 @@ pub struct Commons<S> {
     boxes: Vec<LetterBox<S>>,
     census: Mutex<Census>,
     memory: Mutex<Memory>,
+    names: Mutex<Names>,
     /// Clients per worker, for dealing out new ones evenly.
     loads: Vec<AtomicU32>,
     socket_ids: AtomicU64,
@@ -41,6 +43,7 @@ impl<S> Commons<S> {
             boxes,
             census: Mutex::default(),
             memory: Mutex::default(),
+            names: Mutex::default(),
             socket_ids: AtomicU64::new(1),
             epochs: Mutex::default(),
             ordering: Mutex::default(),
@@ -58,6 +61,10 @@ impl<S> Commons<S> {
 
     pub fn memory(&self) -> MutexGuard<'_, Memory> {
         open(&self.memory)
+    }
+
+    pub fn names(&self) -> MutexGuard<'_, Names> {
+        open(&self.names)
     }
 
     #[must_use]
@@ -149,11 +156,19 @@ fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// How often servers were made obsolete, by RECONNECT and RELOAD. Every worker opens its part of a
 /// pool when it first needs it, and has to know in which epoch the others' servers are.
-#[derive(Debug, Default)]
+///
+/// They count from 1: a server of epoch 0 is obsolete in any case.
+#[derive(Debug)]
 struct Epochs {
     last: u32,
     all: u32,
     databases: BTreeMap<Arc<str>, Mark>,
+}
+
+impl Default for Epochs {
+    fn default() -> Self {
+        Self { last: 1, all: 1, databases: BTreeMap::new() }
+    }
 }
 
 /// When the servers of one database were last made obsolete.

@@ -1,21 +1,15 @@
 //! Servers: dialled, logged in to, moved, closed.
 
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use config::{Host, LoadBalance};
-use io::{Address, Driver};
+use io::Driver;
 use pool::{ClientId, Failure, PoolId, ServerId, WorkerId};
 use session::{ServerSide, Vars};
 
-use crate::log::Level;
 use crate::mail::Mail;
-use crate::names::Found;
 use crate::server::{Replica, Server, Slot, State};
 use crate::slot;
 use crate::worker::{Role, Worker};
-use crate::world::Errand;
 use crate::world::World;
 
 /// A server on its way from one worker to another, with all that is known of it.
@@ -31,13 +25,8 @@ pub struct Traveller<S> {
 impl<D: Driver, W: World> Worker<D, W> {
     /// The bank gave a slot in `pool`: open a server for it.
     pub(crate) fn dial(&mut self, pool: PoolId, replica: Option<(ClientId, Box<Replica>)>) {
-        let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize) else { return };
-        let hosts = self.site.config.hosts(&room.database);
-        let host = hosts[room.next_host % hosts.len()].clone();
-        if room.database.load_balance_hosts == LoadBalance::RoundRobin {
-            room.next_host = room.next_host.wrapping_add(1);
-        }
-        let port = room.database.port;
+        let Some(port) = self.room(pool).map(|room| room.database.port) else { return };
+        let Some(route) = self.route(pool) else { return };
         let dedicated = replica.is_some();
         let (client, replica) = replica.unzip();
         let server = Server {
@@ -60,64 +49,15 @@ impl<D: Driver, W: World> Worker<D, W> {
             slot: Slot::Asked,
             said_why: false,
             port,
+            route,
             replica,
         };
-        let id = server.id;
         let entry = slot(self.servers.insert(server));
         let now = self.now;
         if !dedicated {
             self.with_pool(pool, |pool, _| pool.connecting(ServerId(entry), now));
         }
-        match host {
-            Host::Ip(ip) => self.connect(entry, inet(ip, port)),
-            Host::UnixDir(dir) | Host::Abstract(dir) => {
-                let path = PathBuf::from(format!("{dir}/.s.PGSQL.{port}"));
-                self.connect(entry, Address::Unix(path));
-            }
-            Host::Name(name) => self.resolve(entry, id, &name.into(), port),
-        }
-    }
-
-    fn resolve(&mut self, entry: u32, id: u64, name: &Arc<str>, port: u16) {
-        match self.names.find(name, (entry, id), self.now) {
-            Found::At(ip) => self.connect(entry, inet(ip, port)),
-            Found::Nowhere => self.login_fails(entry, "server DNS lookup failed", None),
-            Found::Wait { ask: false } => {}
-            Found::Wait { ask: true } => {
-                self.world.errand(Errand::Resolve { worker: self.me, name: name.clone() });
-            }
-        }
-    }
-
-    /// A host name was looked up.
-    pub(crate) fn resolved(&mut self, name: &Arc<str>, found: Result<Vec<IpAddr>, String>) {
-        let settings = &self.site.config.settings;
-        let (addresses, ttl) = match found {
-            Ok(addresses) => (addresses, settings.dns_max_ttl),
-            Err(error) => {
-                let ttl = settings.dns_nxdomain_ttl;
-                self.log(Level::Warning, format_args!("DNS lookup failed: {name}: {error}"));
-                (Vec::new(), ttl)
-            }
-        };
-        for (entry, id) in self.names.found(name, addresses, ttl, self.now) {
-            let server = self.servers.get(entry as usize);
-            let waiting =
-                |server: &&Server| server.id == id && matches!(server.state, State::Resolving);
-            if let Some(port) = server.filter(waiting).map(|server| server.port) {
-                self.resolve(entry, id, name, port);
-            }
-        }
-    }
-
-    fn connect(&mut self, entry: u32, address: Address) {
-        let conn = self.driver.connect(&address);
-        self.set_role(conn, Role::Server(entry));
-        let server = &mut self.servers[entry as usize];
-        server.conn = Some(conn);
-        server.address = Some(address);
-        server.state = State::Connecting;
-        server.since = self.now;
+        self.try_next(entry, "connect failed");
     }
 
     /// `entry` is of no more use and is cut off; its client, if it has one, hears why.
@@ -217,11 +157,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.commons.bank().failed(pool, self.me, failure, text, self.now, &mut calls);
         if let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize) {
             room.error_is_news = true;
-            // Round robin goes on by itself; `disable` moves only when a host fails.
-            if room.database.load_balance_hosts == LoadBalance::Disable {
-                room.next_host = room.next_host.wrapping_add(1);
-            }
         }
+        self.pass_over(entry);
         // Those in line hear the error before the pool asks for another server and is told that
         // it is an old one.
         self.deliver(calls);
@@ -293,11 +230,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.with_pool(pool, |pool, out| {
             pool.arrived(ServerId(entry), opened_at, epoch, now, out);
         });
+        self.retire_if_astray(entry);
     }
-}
-
-fn inet(ip: IpAddr, port: u16) -> Address {
-    Address::Inet(SocketAddr::new(ip, port))
 }
 
 /// The body of a FATAL of ours, as the waiting clients get it.

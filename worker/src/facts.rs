@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use admin::{
-    Cache, ClientState, ConfigRow, DatabaseFacts, DnsHostFacts, Facts, FdFacts, ListFacts,
-    MemoryFacts, Need, PeerFacts, PoolFacts, PoolName, Positions, ServerState, SocketFacts,
-    StatsFacts, UserFacts, View, Zone,
+    Cache, ClientState, ConfigRow, DatabaseFacts, DnsHostFacts, DnsZoneFacts, Facts, FdFacts,
+    ListFacts, MemoryFacts, Need, PeerFacts, PoolFacts, PoolName, Positions, ServerState,
+    SocketFacts, StatsFacts, UserFacts, View, Zone,
 };
 use config::{LoadBalance, PoolMode};
 use io::{Address, Driver};
@@ -37,15 +37,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Need::Config => facts.config = self.config_facts(),
                 Need::Lists => facts.lists = self.list_facts(),
                 Need::Memory => facts.memory = self.memory_facts(),
-                Need::Dns => {
-                    facts.dns_hosts = self
-                        .names
-                        .rows(self.now)
-                        .map(|(name, ttl_s, addrs)| {
-                            (name.to_owned(), DnsHostFacts { ttl_s, addrs: addrs.to_vec() })
-                        })
-                        .collect();
-                }
+                Need::Dns => self.dns_facts(&mut facts),
                 Need::State => facts.state = self.standing.state(),
                 Need::Fds => facts.fds = self.fd_facts(),
                 // Peers are other processes; this one uses all cores by itself.
@@ -323,14 +315,28 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn list_facts(&self) -> ListFacts {
         let login = self.clients.iter().filter(|(_, c)| matches!(c.state, State::Login(_))).count();
+        // The names are the process's: one worker tells of them.
+        let (dns_queries, dns_pending) =
+            if self.me.0 == 0 { self.commons.names().pending() } else { (0, 0) };
         ListFacts {
             free_clients: self.clients.capacity() - self.clients.len(),
             used_clients: self.clients.len() - login,
             login_clients: login,
             free_servers: self.servers.capacity() - self.servers.len(),
             used_servers: self.servers.len(),
-            dns_queries: 0,
-            dns_pending: self.names.pending(),
+            dns_queries,
+            dns_pending,
+        }
+    }
+
+    fn dns_facts(&self, facts: &mut Facts) {
+        let names = self.commons.names();
+        for (name, ttl_s, addrs) in names.rows(self.now) {
+            let host = DnsHostFacts { ttl_s, addrs: addrs.to_vec() };
+            facts.dns_hosts.insert(name.to_owned(), host);
+        }
+        for (name, serial, count) in names.zones() {
+            facts.dns_zones.insert(name.to_owned(), DnsZoneFacts { serial, count });
         }
     }
 

@@ -26,6 +26,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let from = crate::log::address(&ends.local);
         server.ends = Some(ends);
         server.since = self.now;
+        self.server_is_there(entry);
         if self.site.config.settings.log_connections {
             self.log_server(
                 entry,
@@ -250,7 +251,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                     let at = server.address.as_ref().map_or_else(String::new, crate::log::address);
                     self.log(Level::Warning, format_args!("connect to {at} failed: {error}"));
                 }
-                self.login_fails(entry, "connect failed", None);
+                self.place_fails(entry, "connect failed");
             }
             State::Login(_) => self.login_fails(entry, "server conn crashed?", None),
             // A replication client's goodbye went through, and was answered by hanging up.

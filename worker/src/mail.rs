@@ -10,6 +10,7 @@ use io::{Ends, Waker};
 use pool::{Calling, PoolId, WorkerId};
 
 use crate::dial::Traveller;
+use crate::names::{Resolution, Sought};
 use crate::order::Order;
 
 /// One letter. Every letter stands for one socket, server, order or answer that exists, so the
@@ -34,7 +35,13 @@ pub enum Mail<S> {
     /// What was done.
     Answer { ask: Ask, answer: Answer },
     /// A host name's addresses, or why there are none.
-    Resolved { name: Arc<str>, addresses: Result<Vec<IpAddr>, String> },
+    Resolved { name: Arc<str>, resolution: Resolution },
+    /// The same, from the worker that had asked to one that waits for it. None is nowhere.
+    Found { sought: Sought, addresses: Vec<IpAddr> },
+    /// A host name means other addresses than before.
+    Moved { name: Arc<str> },
+    /// A zone's serial number, if somebody knew it.
+    Serial { zone: String, serial: Option<u32> },
     /// Keys derived from a password, for the login that asked.
     Derived { party: Party, key: Option<JobKey>, derived: Derived },
 }

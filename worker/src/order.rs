@@ -401,6 +401,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.reconnect(&Some(name), epoch, "database configuration changed");
         }
         self.open_forced_rooms();
+        self.forget_names();
         self.carry_out();
     }
 

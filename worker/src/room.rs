@@ -37,8 +37,6 @@ pub(crate) struct Room {
     pub(crate) welcome: Option<Arc<Welcome>>,
     pub(crate) counters: Counters,
     pub(crate) history: History,
-    /// Which of the database's hosts the next server is dialled at.
-    pub(crate) next_host: usize,
     /// Why obsolete servers are obsolete, for the log.
     pub(crate) obsolete_because: &'static str,
     /// The last login failed just now: who waits hears the error itself, not that it is an old one.
@@ -151,7 +149,6 @@ impl<D: Driver, W: World> Worker<D, W> {
             welcome: self.commons.memory().welcomes.get(&id).cloned(),
             counters: Counters::default(),
             history: History::new(self.now.0 / 1000),
-            next_host: 0,
             obsolete_because: "obsolete connection",
             error_is_news: false,
             clients: 0,

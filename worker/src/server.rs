@@ -5,6 +5,8 @@ use pool::{ClientId, Instant, PoolId, WorkerId};
 use session::login::{Replication, ServerLogin};
 use session::{Own, ServerSide};
 
+use crate::route::Route;
+
 /// One connection to PostgreSQL.
 pub(crate) struct Server {
     /// `None` while its host's name is being looked up.
@@ -33,6 +35,8 @@ pub(crate) struct Server {
     /// Where it was dialled: its cancels go there too.
     pub(crate) address: Option<Address>,
     pub(crate) port: u16,
+    /// How it is found.
+    pub(crate) route: Box<Route>,
     pub(crate) slot: Slot,
     /// It sent a FATAL error, which its client has been given.
     pub(crate) said_why: bool,

@@ -26,6 +26,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.tick_replicas();
             self.fast_close();
             self.sweep_rooms();
+            self.tick_zones();
         }
         self.tick_stats();
         self.carry_out();
@@ -136,9 +137,10 @@ impl<D: Driver, W: World> Worker<D, W> {
         for (entry, server) in &self.servers {
             let over = |limit| past(limit, server.since, self.now);
             match server.state {
-                server::State::Resolving | server::State::Connecting | server::State::Login(_)
-                    if over(connect) =>
-                {
+                server::State::Resolving | server::State::Connecting if over(connect) => {
+                    late.push((crate::slot(entry), Overdue::Connecting));
+                }
+                server::State::Login(_) if over(connect) => {
                     late.push((crate::slot(entry), Overdue::Login));
                 }
                 // A server that does not answer our own question would not answer a client's.
@@ -156,6 +158,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         for (entry, overdue) in late {
             match overdue {
+                Overdue::Connecting => self.place_fails(entry, "connect timeout"),
                 Overdue::Login => self.login_fails(entry, "connect timeout", None),
                 Overdue::Own => self.server_dies(entry, "test query timeout"),
                 Overdue::Leaving => self.server_dies(entry, "it could not be handed over"),
@@ -239,6 +242,7 @@ impl Late {
 
 /// What a server is late with.
 enum Overdue {
+    Connecting,
     Login,
     Own,
     Leaving,

@@ -19,7 +19,6 @@ use crate::client::Client;
 use crate::commons::Commons;
 use crate::listen::Door;
 use crate::mail::{Mail, Party};
-use crate::names::Names;
 use crate::order::{Shutdown, Standing};
 use crate::room::Room;
 use crate::server::Server;
@@ -57,7 +56,6 @@ pub struct Worker<D: Driver, W> {
     /// What of it does not come from a server.
     later: Vec<Done<D::Socket>>,
     pub(crate) doors: Vec<(Listener, Door)>,
-    pub(crate) names: Names,
     pub(crate) asks: Asks,
     pub(crate) standing: Standing,
     /// Which client has which cancel key.
@@ -69,6 +67,7 @@ pub struct Worker<D: Driver, W> {
     pub(crate) console_stats: StatsFacts,
     pub(crate) stats_turned: u64,
     pub(crate) next_maintenance: Instant,
+    pub(crate) next_zone_check: Instant,
     pub(crate) high_water: usize,
     /// Orders are being carried out: what they bring about joins the queue.
     pub(crate) carrying: bool,
@@ -121,7 +120,6 @@ impl<D: Driver, W: World> Worker<D, W> {
             done: Vec::new(),
             later: Vec::new(),
             doors: Vec::new(),
-            names: Names::default(),
             asks: Asks::default(),
             standing: Standing::default(),
             pids: HashMap::new(),
@@ -130,6 +128,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             console_stats: StatsFacts::default(),
             stats_turned: 0,
             next_maintenance: now,
+            next_zone_check: now,
             high_water: Tuning::default().high_water,
             carrying: false,
             closed_some: false,
@@ -198,7 +197,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             Mail::Cancelled { asker } => self.asker_may_go(asker),
             Mail::Order { order, ask } => self.ordered(order, ask),
             Mail::Answer { ask, answer } => self.answered(ask.number, answer),
-            Mail::Resolved { name, addresses } => self.resolved(&name, addresses),
+            Mail::Resolved { name, resolution } => self.resolved(&name, &resolution),
+            Mail::Found { sought, addresses } => self.host_found(sought, addresses),
+            Mail::Moved { name } => self.host_moved(&name),
+            Mail::Serial { zone, serial } => self.serial_came(&zone, serial),
             Mail::Derived { party, key, derived } => self.derived(party, key, &derived),
         }
     }

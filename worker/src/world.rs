@@ -31,6 +31,8 @@ pub enum Errand {
     Derive { worker: WorkerId, party: Party, job: Job },
     /// Look up a host name. Comes back as `Mail::Resolved`.
     Resolve { worker: WorkerId, name: Arc<str> },
+    /// Ask for the serial number of a zone. Comes back as `Mail::Serial`.
+    Serial { worker: WorkerId, zone: String },
     /// Read the configuration again. Comes back as `Mail::Answer`.
     Reload { ask: Ask },
     /// Change a setting. Comes back as `Mail::Answer`.

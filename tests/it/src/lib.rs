@@ -4,6 +4,7 @@
 //! cannot be made to do), a pooler in front of it, and speaks the protocol over sockets. `HOWDAH_TEST_BINARY` names the
 //! pooler under test; PgBouncer will do wherever it has the feature.
 
+pub mod dns;
 pub mod fake;
 pub mod howdah;
 pub mod login;
@@ -16,6 +17,7 @@ pub mod reply;
 pub mod say;
 pub mod world;
 
+pub use dns::{Mood, NameServer};
 pub use fake::{FakeServer, Guest};
 pub use howdah::{Howdah, Setup, Subject, subject};
 pub use login::{Login, Refused};

@@ -57,7 +57,7 @@ host    replication  all           all  scram-sha-256
 
 /// What makes a test fast, and its log readable: process, database, user and application stand before each line.
 const SETTINGS: &str = "\
-listen_addresses = '127.0.0.1,::1'
+listen_addresses = '127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4,::1'
 max_connections = 400
 shared_buffers = 32MB
 fsync = off

@@ -18,6 +18,7 @@ mod limits;
 mod logging;
 mod logins;
 mod modes;
+mod names;
 mod prepared;
 mod relay;
 mod replication;
