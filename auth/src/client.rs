@@ -116,7 +116,19 @@ impl ClientAuth {
                     return Step::Refuse(Why::Unasked);
                 };
                 let right = derived.stored_key().ct_eq(&verifier.stored_key);
-                self.verdict_on_password(right)
+                // Who knows the password can do what a SCRAM login of its would have left us to do.
+                let keys = ClientKeys {
+                    client_key: derived.client_key,
+                    server_key: derived.server_key,
+                    salt: verifier.salt.clone(),
+                    iterations: verifier.iterations,
+                };
+                match self.verdict_on_password(right) {
+                    Step::Accept(accepted) => {
+                        Step::Accept(Accepted { keys: Some(keys), ..accepted })
+                    }
+                    step => step,
+                }
             }
             State::DerivingProof { auth_message, proof } => {
                 let verifier = Verifier {
@@ -258,6 +270,14 @@ pub enum Method {
     Vouched(Voucher),
     /// Not at all: nothing that it could answer would let it in.
     Never(Why),
+}
+
+impl Method {
+    /// Whether it depends on what is known of the user.
+    #[must_use]
+    pub const fn needs_account(self) -> bool {
+        !matches!(self, Self::Any | Self::Never(_))
+    }
 }
 
 /// Who says that a client is the user it claims to be.

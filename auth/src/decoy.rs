@@ -38,6 +38,12 @@ impl Decoy {
         Some(Job::new(user, password.clone(), &salt, self.iterations, Origin::Stored))
     }
 
+    /// The same, for users of whom most have secrets of another `form`.
+    #[must_use]
+    pub const fn with_form(&self, form: Form) -> Self {
+        Self { key: self.key, iterations: self.iterations, form }
+    }
+
     pub(crate) const fn form(&self) -> Form {
         self.form
     }

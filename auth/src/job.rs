@@ -120,6 +120,42 @@ pub struct ClientKeys {
     pub(crate) iterations: u32,
 }
 
+/// The keys a user's logins have left behind, one for each verifier they were made against: the
+/// servers of one user need not all store the same.
+#[derive(Clone, Debug, Default)]
+pub struct KeyRing(Vec<ClientKeys>);
+
+/// More verifiers of one user are not remembered.
+const KEYS_MAX: usize = 8;
+
+impl KeyRing {
+    /// The newest are kept.
+    pub fn add(&mut self, keys: ClientKeys) {
+        self.0.retain(|old| !old.fit(&keys.salt, keys.iterations));
+        if self.0.len() >= KEYS_MAX {
+            self.0.remove(0);
+        }
+        self.0.push(keys);
+    }
+
+    /// Those that were made with this salt.
+    pub(crate) fn find(&self, salt: &[u8], iterations: u32) -> Option<&ClientKeys> {
+        self.0.iter().find(|keys| keys.fit(salt, iterations))
+    }
+}
+
+impl From<ClientKeys> for KeyRing {
+    fn from(keys: ClientKeys) -> Self {
+        Self([keys].into())
+    }
+}
+
+impl ClientKeys {
+    fn fit(&self, salt: &[u8], iterations: u32) -> bool {
+        self.salt == salt && self.iterations == iterations
+    }
+}
+
 impl fmt::Debug for ClientKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ClientKeys(..)")

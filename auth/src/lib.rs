@@ -26,7 +26,7 @@ pub use client::{
     Accepted, Account, Ask, Claim, ClientAuth, Dice, Method, Step, Unproved, Voucher, Why,
 };
 pub use decoy::Decoy;
-pub use job::{ClientKeys, Derived, Job, JobKey};
+pub use job::{ClientKeys, Derived, Job, JobKey, KeyRing};
 pub use scram::{ITERATIONS_MAX, Nonce, SCRAM_SHA_256};
 pub use secret::{Digest, Form, Password, Secret, Verifier};
 pub use server::{Answer, Credentials, Fault, ServerAuth};

@@ -11,7 +11,7 @@ use crate::job::Origin;
 use crate::scram::{
     self, Broken, Gs2, ITERATIONS_MAX, Nonce, SCRAM_SHA_256, ServerFinal, ServerFirst,
 };
-use crate::{ClientKeys, Derived, Job, Password, Secret, md5};
+use crate::{Derived, Job, KeyRing, Password, Secret, md5};
 
 /// One login to a server: its `Authentication…` messages in, our answers out.
 pub struct ServerAuth {
@@ -102,7 +102,7 @@ impl ServerAuth {
         };
         let digest = match &self.credentials {
             Credentials::Plain(password) => md5::digest(password.bytes(), &self.user),
-            Credentials::Md5(digest) => digest.0,
+            Credentials::Md5(digest) | Credentials::Keys { digest: Some(digest), .. } => digest.0,
             _ => return self.fail(self.lacking("an MD5 password")),
         };
         self.state = State::Answered;
@@ -114,7 +114,7 @@ impl ServerAuth {
         if !offered.clone().any(|name| name == SCRAM_SHA_256.as_bytes()) {
             return self.fail(Fault::NoMechanism);
         }
-        if !matches!(self.credentials, Credentials::Plain(_) | Credentials::Keys(_)) {
+        if !matches!(self.credentials, Credentials::Plain(_) | Credentials::Keys { .. }) {
             return self.fail(self.lacking("SCRAM"));
         }
         let first = alloc::format!("{}{}", Gs2::No.text(), self.first_bare());
@@ -151,13 +151,13 @@ impl ServerAuth {
                 self.state = State::Deriving(exchange);
                 Answer::Derive(job)
             }
-            Credentials::Keys(keys)
-                if keys.salt == first.salt && keys.iterations == first.iterations =>
-            {
-                let keys = keys.clone();
-                self.prove(&exchange, &keys.client_key, &keys.server_key)
-            }
-            Credentials::Keys(_) => self.fail(Fault::OtherVerifier),
+            Credentials::Keys { ring, .. } => match ring.find(&first.salt, first.iterations) {
+                Some(keys) => {
+                    let keys = keys.clone();
+                    self.prove(&exchange, &keys.client_key, &keys.server_key)
+                }
+                None => self.fail(Fault::OtherVerifier),
+            },
             _ => self.fail(self.lacking("SCRAM")),
         }
     }
@@ -221,8 +221,12 @@ pub enum Credentials {
     Plain(Password),
     /// Answers MD5 only.
     Md5(crate::secret::Digest),
-    /// Answers SCRAM, where the server stores the verifier that the client logged in against.
-    Keys(ClientKeys),
+    /// Answers SCRAM, where the server stores a verifier that a client logged in against; and MD5,
+    /// where that is stored as well.
+    Keys {
+        ring: KeyRing,
+        digest: Option<crate::secret::Digest>,
+    },
     /// Answers nothing: a verifier checks proofs and cannot make one.
     Verifier,
 }
@@ -230,12 +234,15 @@ pub enum Credentials {
 impl Credentials {
     /// The best of what is stored and of what a client's own login left behind.
     #[must_use]
-    pub fn new(secret: Option<&Secret>, keys: Option<&ClientKeys>) -> Self {
+    pub fn new(secret: Option<&Secret>, keys: Option<&KeyRing>) -> Self {
         match (secret, keys) {
             (Some(Secret::Plain(password)), _) if !password.bytes().is_empty() => {
                 Self::Plain(password.clone())
             }
-            (_, Some(keys)) => Self::Keys(keys.clone()),
+            (Some(Secret::Md5(digest)), Some(ring)) => {
+                Self::Keys { ring: ring.clone(), digest: Some(digest.clone()) }
+            }
+            (_, Some(ring)) => Self::Keys { ring: ring.clone(), digest: None },
             (Some(Secret::Md5(digest)), None) => Self::Md5(digest.clone()),
             (Some(Secret::Scram(_)), None) => Self::Verifier,
             (Some(Secret::Plain(_)) | None, None) => Self::Nothing,
@@ -247,7 +254,7 @@ impl Credentials {
             Self::Nothing => "no password",
             Self::Plain(_) => "a plain password",
             Self::Md5(_) => "an MD5 secret",
-            Self::Keys(_) => "the SCRAM keys of a client",
+            Self::Keys { .. } => "the SCRAM keys of a client",
             Self::Verifier => "a SCRAM verifier, and no client has logged in with SCRAM against it",
         }
     }
@@ -300,6 +307,15 @@ impl Fault {
                 "server authentication failed"
             }
         }
+    }
+}
+
+impl Fault {
+    /// What [`Display`](fmt::Display) says beyond [`Fault::text`].
+    #[must_use]
+    pub fn detail(&self) -> String {
+        let all = alloc::format!("{self}");
+        all.get(self.text().len() + 2..).unwrap_or_default().into()
     }
 }
 

@@ -133,7 +133,7 @@ fn the_right_password_gets_in_where_it_can() {
             for (have, credentials) in [
                 ("plain", typed(b"pencil")),
                 ("md5", typed(MD5)),
-                ("keys", Credentials::new(None, Some(&keys))),
+                ("keys", Credentials::new(None, Some(&keys.clone().into()))),
                 ("verifier", typed(VERIFIER)),
                 ("nothing", Credentials::Nothing),
             ] {
@@ -173,7 +173,7 @@ fn a_wrong_password_never_gets_in() {
                     typed(b"x"),
                     typed(&[b'x'; 65_531]),
                     typed(b"md500000000000000000000000000000000"),
-                    Credentials::new(None, Some(&other)),
+                    Credentials::new(None, Some(&other.clone().into())),
                     Credentials::Plain(auth::Password::new(b"")),
                     // The verifier's own text, as if it were the password.
                     Credentials::Plain(auth::Password::new(VERIFIER)),

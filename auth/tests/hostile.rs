@@ -257,7 +257,8 @@ fn keys_of_another_verifier_are_not_tried() {
         ("W22ZaJ0SNY7soEsUEjb6gQ==", 4097, false),
         ("W22ZaJ0SNY7soEsUEjb6gg==", 4096, false),
     ] {
-        let credentials = Credentials::new(Some(&Secret::parse(VERIFIER)), Some(&keys));
+        let credentials =
+            Credentials::new(Some(&Secret::parse(VERIFIER)), Some(&keys.clone().into()));
         let mut server = ServerAuth::new(b"user", credentials, &[1; 18]);
         server.asked(&body(10, b"SCRAM-SHA-256\0\0"));
         let question = format!("r={OURS}x,s={salt},i={iterations}");

@@ -172,7 +172,7 @@ impl Survey<'_> {
                 let what = format!("auth_type = any, and database {} has no user", db.name);
                 report.warnings.push(Problem::new(what).hint("every login will be refused"));
             }
-        } else if settings.auth_file.is_none() {
+        } else if settings.auth_file.is_none() && !self.asks_servers() {
             let problem = Problem::new("auth_file is not set");
             report.warnings.push(problem.hint("no user is known, so nobody can log in"));
         }
@@ -188,8 +188,14 @@ impl Survey<'_> {
         }
     }
 
+    /// Whether users may be known that stand in no file.
+    fn asks_servers(&self) -> bool {
+        let mut all = self.config.databases.values().chain(&self.config.autodb);
+        self.settings.auth_user.is_some() || all.any(|db| db.auth_user.is_some())
+    }
+
     fn who_is_named(&self, report: &mut Report) {
-        let Some(users) = &self.users else { return };
+        let Some(users) = self.users.as_ref().filter(|_| !self.asks_servers()) else { return };
         let forced: BTreeSet<&str> =
             self.config.databases.values().filter_map(|db| db.user.as_deref()).collect();
         let known = |name: &str| users.contains(name) || forced.contains(name);

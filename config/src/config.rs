@@ -211,19 +211,6 @@ impl Draft {
     /// What the rows of the other sections ask for in vain.
     fn tell_rows_not_yet(&mut self) {
         let config = &mut self.config;
-        for db in config.databases.values().chain(&config.autodb) {
-            let keys = [
-                ("auth_user", db.auth_user.is_some()),
-                ("auth_query", db.auth_query.is_some()),
-                ("auth_dbname", db.auth_dbname.is_some()),
-            ];
-            for (key, _) in keys.iter().filter(|(_, set)| *set) {
-                let what = format!("{key} of database {} has no effect", db.name);
-                let mut problem = Problem::new(what);
-                problem.place = self.seen.get(&(Section::Databases, db.name.clone())).cloned();
-                config.not_yet.push(problem.hint("auth_query is not supported yet"));
-            }
-        }
         if !config.peers.is_empty() {
             let problem = Problem::new("section [peers] has no effect");
             config.not_yet.push(problem.hint("peers are not supported yet"));
@@ -420,16 +407,14 @@ stats_period = 60                    ; a minute
     #[test]
     fn settings_without_effect_are_named_when_they_ask_for_something() {
         let quiet = "[pgbouncer]\nserver_tls_sslmode = prefer\nclient_tls_sslmode = disable\n\
-            so_reuseport = 0\nauth_user =\npeer_id = 0\ntcp_defer_accept = 0\npkt_buf = 4096";
+            so_reuseport = 0\npeer_id = 0\ntcp_defer_accept = 0\npkt_buf = 4096";
         assert_eq!(config(quiet).not_yet, []);
-        let loud = "[pgbouncer]\nclient_tls_sslmode = prefer\npkt_buf = 8192\nauth_user = x\n\
-            [databases]\na = auth_query='select 1'\n[peers]\n1 = host=x";
+        let loud = "[pgbouncer]\nclient_tls_sslmode = prefer\npkt_buf = 8192\n\
+            [databases]\na =\n[peers]\n1 = host=x";
         let got: Vec<_> = config(loud).not_yet.iter().map(ToString::to_string).collect();
         let want = [
-            "auth_user has no effect yet in configuration ((text):4): auth_query is not supported yet: users come from auth_file",
             "client_tls_sslmode has no effect yet in configuration ((text):2): TLS is not supported yet",
             "pkt_buf has no meaning here in configuration ((text):3): buffers come from a budget of their own",
-            "auth_query of database a has no effect in configuration ((text):6): auth_query is not supported yet",
             "section [peers] has no effect: peers are not supported yet",
         ];
         assert_eq!(got, want);

@@ -116,7 +116,6 @@ const SSL_MODE: OneOf<SslMode> = OneOf(PhantomData);
 const IO_DRIVER: OneOf<IoDriver> = OneOf(PhantomData);
 
 const TLS: Effect = NotYet("TLS is not supported yet");
-const AUTH_QUERY: Effect = NotYet("auth_query is not supported yet: users come from auth_file");
 const HBA: Effect = NotYet("auth_type = hba is not supported yet");
 const LDAP: Effect = NotYet("auth_type = ldap is not supported yet");
 const PEERS: Effect =
@@ -129,7 +128,7 @@ settings! {
         "Users who may give every command on the console.";
     application_name_add_host: bool, Flag, "0", Yes, Now,
         "1 adds ` - host:port` of the client to its application_name at login.";
-    auth_dbname: Option<String>, AuthDb, NULL, Yes, AUTH_QUERY,
+    auth_dbname: Option<String>, AuthDb, NULL, Yes, Now,
         "Database in which auth_query runs; unset, the one the client asks for.";
     auth_file: Option<String>, MaybeText, NULL, Yes, Now,
         "File of user names and secrets. It is read at start and on RELOAD.";
@@ -141,11 +140,11 @@ settings! {
         "Options for auth_type = ldap, spelled as in pg_hba.conf.";
     auth_query: String, Sql,
         "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin",
-        Yes, AUTH_QUERY,
+        Yes, Now,
         "Query that finds the secret of a user who is not in auth_file.";
     auth_type: AuthType, AUTH_TYPE, "md5", Yes, Now,
         "How clients prove who they are. cert, hba, pam and ldap are refused for now.";
-    auth_user: Option<String>, MaybeText, NULL, Yes, AUTH_QUERY,
+    auth_user: Option<String>, MaybeText, NULL, Yes, Now,
         "User who runs auth_query.";
     autodb_idle_timeout: Duration, Seconds, "3600", Yes, Now,
         "Seconds after which a database made from `*` is forgotten once nobody uses it.";

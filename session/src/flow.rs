@@ -33,6 +33,8 @@ pub struct Owned {
     pub kind: Own,
     /// The body of the first `ErrorResponse` to it.
     pub error: Option<Box<[u8]>>,
+    /// What a lookup found.
+    pub found: Option<Box<crate::Found>>,
 }
 
 /// What a worker's statistics want to know.

@@ -49,6 +49,9 @@ impl Inward<'_> {
                 | tag::ERROR
                 | tag::COMMAND_COMPLETE
                 | tag::PARAMETER_STATUS => self.looked_into(&piece, end)?,
+                tag::DATA_ROW | tag::ROW_DESCRIPTION if self.server.found.is_some() => {
+                    self.looked_into(&piece, end)?;
+                }
                 _ => self.streamed(&piece, end)?,
             }
             if piece.ends {
@@ -113,6 +116,8 @@ impl Inward<'_> {
     fn answered(&mut self, tag: u8) {
         let Some(what) = self.server.ledger.head().map(|head| head.what) else { return };
         match (tag, what) {
+            // Only a ReadyForQuery ends what we asked ourselves.
+            (_, What::Own(_)) => {}
             (tag::PARSE_COMPLETE | tag::BIND_COMPLETE | tag::CLOSE_COMPLETE, _)
             | (tag::ROW_DESCRIPTION | tag::NO_DATA, What::Describe)
             | (tag::PORTAL_SUSPENDED | tag::EMPTY_QUERY, What::Execute) => self.pop(),
@@ -151,6 +156,7 @@ impl Inward<'_> {
                 Ok(())
             }
             tag::COMMAND_COMPLETE => self.complete(message),
+            tag::DATA_ROW | tag::ROW_DESCRIPTION => self.found(message),
             _ => self.parameter(message),
         }
     }
@@ -200,7 +206,24 @@ impl Inward<'_> {
         {
             client.vars.adopt(&self.server.vars);
         }
-        self.flow.owned.push(Owned { kind, error });
+        let found = if kind == Own::Lookup { self.server.found.take() } else { None };
+        self.flow.owned.push(Owned { kind, error, found });
+    }
+
+    /// A part of the answer to a lookup of ours.
+    fn found(&mut self, message: &Message<'_>) -> Result<(), Fault> {
+        if self.is_for_client(message.tag)? {
+            self.pass(message);
+            return Ok(());
+        }
+        let Some(found) = &mut self.server.found else { return Ok(()) };
+        if message.tag == tag::DATA_ROW {
+            found.row = Some(message.body.into());
+        } else {
+            let count = message.body.first_chunk().map(|count| u16::from_be_bytes(*count));
+            found.columns = count;
+        }
+        Ok(())
     }
 
     fn complete(&mut self, message: &Message<'_>) -> Result<(), Fault> {
@@ -488,6 +511,14 @@ fn is_answer(tag: u8, to: What) -> bool {
                     | tag::COPY_OUT
                     | tag::COPY_BOTH
             )
+        }
+        What::Own(Own::Lookup)
+            if matches!(
+                tag,
+                tag::PARSE_COMPLETE | tag::BIND_COMPLETE | tag::CLOSE_COMPLETE | tag::NO_DATA
+            ) =>
+        {
+            true
         }
         What::Own(_) => {
             is_answer(tag, What::Query) && !matches!(tag, tag::COPY_IN | tag::COPY_BOTH)

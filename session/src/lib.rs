@@ -21,6 +21,6 @@ pub use flow::{Counted, Flow, Owned, Pieces};
 pub use recall::{Recalled, recall};
 pub use relay::{Heard, Said, Unlinked, from_client, from_server, unlinked};
 pub use rules::{Fault, Mode, Rules};
-pub use server::{Own, ServerSide};
+pub use server::{Found, Own, ServerSide};
 pub use statements::{Registry, Statement, Statements};
 pub use vars::{Tracked, Vars, differing};

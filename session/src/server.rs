@@ -35,6 +35,24 @@ pub struct ServerSide {
     pub(crate) orphan: bool,
     /// The error to the query of our own that is at the ledger's head.
     pub(crate) own_error: Option<Box<[u8]>>,
+    /// What the lookup under way has found so far.
+    pub(crate) found: Option<Box<Found>>,
+}
+
+/// What a lookup of ours found.
+#[derive(Clone, Default, Eq, PartialEq)]
+pub struct Found {
+    /// Columns of the result; `None` where the query gives none at all.
+    pub columns: Option<u16>,
+    /// The body of the last `DataRow`.
+    pub row: Option<Box<[u8]>>,
+}
+
+impl std::fmt::Debug for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // There may be a secret in it.
+        write!(f, "Found {{ columns: {:?}, .. }}", self.columns)
+    }
 }
 
 /// Whose answer it is when we ask something ourselves.
@@ -48,6 +66,12 @@ pub enum Own {
     Reset,
     /// `connect_query`.
     Connect,
+    /// `DISCARD ALL`, so that nothing a client left can have a say in a lookup.
+    Clean,
+    /// `connect_query`, after a `DISCARD ALL` has undone it.
+    Reconnect,
+    /// `auth_query`. What it gives is reported in `Owned::found`.
+    Lookup,
 }
 
 /// Where the messages sent stand towards the Sync that ends their batch.
@@ -120,6 +144,7 @@ impl ServerSide {
             hushed: false,
             orphan: false,
             own_error: None,
+            found: None,
         }
     }
 
@@ -131,6 +156,22 @@ impl ServerSide {
         // A simple query drops the unnamed statement, and nothing before it can make it skipped.
         (self.unnamed, self.unnamed_since) = (Unnamed::Nothing, 0);
         wire::write::client::query(out, sql);
+    }
+
+    /// Ask `sql`, with `name` for its `$1`, by the extended protocol. As [`Self::own`], and whether it
+    /// goes well or not: an error leaves the unnamed statement behind, until a simple query.
+    pub fn look_up(&mut self, sql: &[u8], name: &[u8], out: &mut Vec<u8>) {
+        use wire::write::client as say;
+        self.ledger.push(What::Own(Own::Lookup), Whose::Ours, None);
+        (self.unnamed, self.unnamed_since) = (Unnamed::Nothing, 0);
+        self.found = Some(Box::default());
+        say::parse(out, b"", sql, &[]);
+        say::bind_unnamed(out, &[name]);
+        say::describe(out, wire::Namespace::Portal, b"");
+        say::execute_unnamed(out);
+        // Nobody else is to find it.
+        say::close(out, wire::Namespace::Statement, b"");
+        say::sync(out);
     }
 
     /// Whether it can serve somebody else than `client`, to whom it is linked.

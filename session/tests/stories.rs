@@ -359,7 +359,7 @@ fn our_own_queries_are_nobody_elses() {
     assert_eq!(pair.ask(script().query("select 1")), {
         spell(&Backend::new(&[]).answer(&script().query("select 1").0))
     });
-    assert_eq!(pair.flow.owned, [Owned { kind: Own::Set, error: None }]);
+    assert_eq!(pair.flow.owned, [Owned { kind: Own::Set, error: None, found: None }]);
     // What the backend reported meanwhile is the spelling that the client takes over.
     assert_eq!(pair.client.vars, pair.server.vars);
     assert_eq!(pair.flow.counted.queries, 1);

@@ -16,8 +16,8 @@ pub mod write;
 
 pub use error::{ErrorFields, Report};
 pub use read::{
-    Authentication, BackendKey, BindNames, CommandTag, Named, Namespace, Negotiate, Notification,
-    ParameterStatus, Parse, Password, Query, SaslInitial, Status, Types,
+    Authentication, BackendKey, BindNames, CommandTag, DataRow, Named, Namespace, Negotiate,
+    Notification, ParameterStatus, Parse, Password, Query, SaslInitial, Status, Types,
 };
 pub use scan::{Piece, Scanner};
 pub use startup::{

@@ -208,6 +208,35 @@ impl<'a> ParameterStatus<'a> {
     }
 }
 
+/// `DataRow`: the values of one row, in order; `None` is NULL.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DataRow<'a> {
+    left: u16,
+    rest: &'a [u8],
+}
+
+impl<'a> DataRow<'a> {
+    pub fn read(body: &'a [u8]) -> Result<Self, Malformed> {
+        let (count, rest) = body.split_first_chunk().ok_or(broken(tag::server::DATA_ROW))?;
+        Ok(Self { left: u16::from_be_bytes(*count), rest })
+    }
+}
+
+impl<'a> Iterator for DataRow<'a> {
+    type Item = Result<Option<&'a [u8]>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let error = broken(tag::server::DATA_ROW);
+        let Some((len, rest)) = self.rest.split_first_chunk() else { return Some(Err(error)) };
+        self.rest = rest;
+        let Ok(len) = usize::try_from(i32::from_be_bytes(*len)) else { return Some(Ok(None)) };
+        let Some((value, rest)) = rest.split_at_checked(len) else { return Some(Err(error)) };
+        self.rest = rest;
+        Some(Ok(Some(value)))
+    }
+}
+
 /// `BackendKeyData`: what a cancel request must show.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BackendKey<'a> {

@@ -5,6 +5,7 @@ use pool::{Action, Answer, Call, Calling, CloseReason, Pool, PoolId, RefuseReaso
 
 use crate::client::{Client, State};
 use crate::end::Why;
+use crate::inquiry;
 use crate::log::Level;
 use crate::mail::Mail;
 use crate::worker::Worker;
@@ -124,7 +125,15 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     fn refuse(&mut self, client: u32, pool: PoolId, reason: RefuseReason) {
-        let why = match reason {
+        let why = self.why_refused(pool, reason);
+        match inquiry::index(client) {
+            Some(inquiry) => self.inquiry_refused(inquiry, why),
+            None => self.client_leaves(client, why),
+        }
+    }
+
+    fn why_refused(&self, pool: PoolId, reason: RefuseReason) -> Why {
+        match reason {
             RefuseReason::WaitedTooLong => Why::text("query_wait_timeout"),
             RefuseReason::LoginFailed => {
                 let error = self.commons.bank().cached_error(pool).unwrap_or_default();
@@ -142,8 +151,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                     )
                 }
             }
-        };
-        self.client_leaves(client, why);
+        }
     }
 }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use auth::{ClientKeys, Derived, JobKey};
+use auth::{Derived, Form, JobKey, KeyRing, Secret};
 use pool::{Bank, PoolId, WorkerId};
 use session::Registry;
 
+use crate::inquiry::Answers;
 use crate::mail::{Ask, LetterBox, Mail};
 use crate::names::Names;
 use crate::order::Order;
@@ -230,7 +231,14 @@ pub struct Memory {
     pub welcomes: BTreeMap<PoolId, Arc<Welcome>>,
     /// The SCRAM keys with which a user logged in here: they open servers where only a verifier is
     /// stored. By user name.
-    pub client_keys: BTreeMap<Arc<str>, ClientKeys>,
+    pub client_keys: BTreeMap<Arc<str>, KeyRing>,
+    /// What else is known of a pool's user than stands in the userlist: the secret that was looked
+    /// up when a client of it logged in.
+    pub secrets: BTreeMap<PoolId, Secret>,
+    /// The form that secrets of the servers have, as far as was seen.
+    pub looked_up_form: Option<Form>,
+    /// Secrets that were looked up a moment ago.
+    pub(crate) answers: Answers,
     /// Passwords already put through PBKDF2. At most [`DERIVED_MAX`].
     derived: BTreeMap<JobKey, Derived>,
 }

@@ -36,6 +36,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             state: State::Resolving,
             side: ServerSide::new(Vars::new(&self.site.tracked)),
             own: None,
+            touched: false,
             client,
             since: self.now,
             requests: 0,

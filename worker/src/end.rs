@@ -88,7 +88,12 @@ impl<D: Driver, W: World> Worker<D, W> {
                 }
             }
             State::Console(desk) => self.desk_left(*desk),
-            State::Login(_) | State::Idle | State::Canceling | State::Closing => {}
+            State::Login(entering) => {
+                if let Some(question) = &entering.question {
+                    self.asker_left(slot, question);
+                }
+            }
+            State::Idle | State::Canceling | State::Closing => {}
         }
         self.tell_why(slot, &why);
         self.log_client_end(slot, &why, age);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::{Account, ClientKeys, Dice};
+use auth::{Account, ClientKeys, Decoy, Dice, Form, Method, Secret};
 use io::{Address, Driver, Ends, Listener};
 use pool::{ClientId, PoolId};
 use session::login::{AuthPlan, ClientLogin, Facts, Policy, Replication, Step};
@@ -11,6 +11,7 @@ use session::{ClientSide, Vars};
 use crate::client::{Card, Client, State, WaitingFor};
 use crate::desk::Desk;
 use crate::end::Why;
+use crate::inquiry::Question;
 use crate::log::Level;
 use crate::mail::{Mail, Party};
 use crate::method::Way;
@@ -24,6 +25,10 @@ pub(crate) struct Entering {
     login: ClientLogin,
     /// What it said it wants.
     pub(crate) wish: Option<Box<Wish>>,
+    /// How it must prove itself, while its secret is being asked for.
+    way: Option<Way>,
+    /// What was asked about it.
+    pub(crate) question: Option<Question>,
 }
 
 impl Entering {
@@ -38,15 +43,19 @@ pub(crate) struct Wish {
     pub(crate) facts: Facts,
     /// Tracked parameters.
     settings: Vec<(String, Vec<u8>)>,
-    database: Arc<str>,
-    user: Arc<str>,
-    outcome: Outcome,
+    pub(crate) database: Arc<str>,
+    pub(crate) user: Arc<str>,
+    pub(crate) outcome: Outcome,
+    /// Its secret, where that was looked up.
+    pub(crate) secret: Option<Secret>,
+    /// It was looked up, and there is no such user.
+    pub(crate) unknown: bool,
     /// It is a process of our own user, which asks for the console as its owner.
     pub(crate) owner: bool,
 }
 
 /// Where a client goes once it has proved itself. Who has not must not learn it.
-enum Outcome {
+pub(crate) enum Outcome {
     Pool,
     Console(admin::Role),
     Refusal(String),
@@ -68,7 +77,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let conn = self.driver.adopt(socket);
         self.commons.census().clients += 1;
         let card = Card::new(self.commons.socket_id(), ends, self.now, self.world.wall_us());
-        let entering = Box::new(Entering { login: ClientLogin::new(), wish: None });
+        let entering =
+            Box::new(Entering { login: ClientLogin::new(), wish: None, way: None, question: None });
         let entry = slot(self.clients.insert(Client {
             conn,
             reading: true,
@@ -109,7 +119,10 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Step::Accept(keys) => return self.proved(slot, keys),
                 Step::Refuse(_) if planted::is("anybody-enters") => return self.proved(slot, None),
                 Step::Refuse(refusal) => {
-                    return self.client_leaves(slot, Why::Told(refusal.text));
+                    self.doubt_answer(slot);
+                    let text =
+                        if self.is_unknown(slot) { "no such user".into() } else { refusal.text };
+                    return self.client_leaves(slot, Why::Told(text));
                 }
                 Step::Startup(facts) => {
                     if let Err(text) = self.wish(slot, *facts) {
@@ -141,17 +154,55 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// The first question to a client that must prove itself in this `way`.
     fn ask_by(&mut self, slot: u32, way: Way, out: &mut Vec<u8>) -> Step {
-        let State::Login(entering) = &self.clients[slot as usize].state else { return Step::More };
-        let Some(wish) = &entering.wish else { return Step::More };
-        let account = match self.site.userlist.secret(&wish.facts.user) {
-            Some(secret) => Account::Secret(secret.clone()),
-            None => Account::Unknown,
-        };
+        let method = way.method();
+        if !method.needs_account() {
+            return self.ask(slot, method, Account::Unknown, out);
+        }
+        if let State::Login(entering) = &mut self.clients[slot as usize].state {
+            entering.way = Some(way);
+        }
+        match self.account(slot) {
+            Some(account) => self.ask(slot, method, account, out),
+            None => Step::More,
+        }
+    }
+
+    /// What is known of the user that `slot` says it is has been found out.
+    pub(crate) fn account_found(&mut self, slot: u32, account: Account) {
+        let State::Login(entering) = &mut self.clients[slot as usize].state else { return };
+        let Some(way) = entering.way.take() else { return };
+        let mut out = Vec::new();
+        let step = self.ask(slot, way.method(), account, &mut out);
+        self.login_goes_on(slot, step, out);
+    }
+
+    /// Whether `slot` says that it is somebody who was looked up and does not exist. It is not told.
+    fn is_unknown(&self, slot: u32) -> bool {
+        let State::Login(entering) = &self.clients[slot as usize].state else { return false };
+        entering.wish.as_ref().is_some_and(|wish| wish.unknown)
+    }
+
+    fn ask(&mut self, slot: u32, method: Method, account: Account, out: &mut Vec<u8>) -> Step {
         let mut dice = Dice { nonce: Default::default(), md5_salt: [0; 4] };
         self.world.dice(&mut dice.nonce);
         self.world.dice(&mut dice.md5_salt);
-        let plan = AuthPlan { method: way.method(), account, dice };
-        self.step(slot, |login, site| login.admit(plan, &site.decoy, out))
+        let plan = AuthPlan { method, account, dice };
+        let decoy = self.decoy(slot);
+        self.step(slot, |login, _| login.admit(plan, &decoy, out))
+    }
+
+    /// What stands in for a user who does not exist looks like those who do: of the servers', if
+    /// they are asked.
+    fn decoy(&self, slot: u32) -> Arc<Decoy> {
+        let asked = matches!(
+            &self.clients[slot as usize].state,
+            State::Login(entering) if entering.question.is_some()
+        );
+        if !asked {
+            return self.site.decoy.clone();
+        }
+        let form = self.commons.memory().looked_up_form.unwrap_or(Form::Scram);
+        Arc::new(self.site.decoy.with_form(form))
     }
 
     fn step(
@@ -210,7 +261,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let owner = console && own_uid && *user == *admin::CONSOLE;
         if let State::Login(entering) = &mut self.clients[slot as usize].state {
             let settings = tracked;
-            let wish = Wish { facts, settings, database, user, outcome, owner };
+            let (secret, unknown) = (None, false);
+            let wish = Wish { facts, settings, database, user, outcome, secret, unknown, owner };
             entering.wish = Some(Box::new(wish));
         }
         Ok(())
@@ -221,7 +273,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let State::Login(entering) = &mut self.clients[slot as usize].state else { return };
         let Some(wish) = entering.wish.take() else { return };
         if let Some(keys) = keys {
-            self.commons.memory().client_keys.insert(wish.user.clone(), keys);
+            self.commons.memory().client_keys.entry(wish.user.clone()).or_default().add(keys);
         }
         match &wish.outcome {
             Outcome::Refusal(text) => self.client_leaves(slot, Why::Text(text.clone().into())),
@@ -287,6 +339,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         let pool_user: Arc<str> =
             database.user.as_deref().map_or_else(|| wish.user.clone(), Arc::from);
         let pool = self.room_for(&wish.database, &pool_user, &database);
+        if let (Some(secret), true) = (&wish.secret, pool_user == wish.user) {
+            self.commons.memory().secrets.insert(pool, secret.clone());
+        }
         let key = self.new_key(slot, wish.facts.minor);
         let client = &mut self.clients[slot as usize];
         client.card.counted = true;

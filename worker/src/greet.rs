@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::{ClientKeys, Credentials, Derived, Nonce, Secret};
+use auth::{Credentials, Derived, Nonce, Secret};
 use io::{Buf, Driver, Ends};
 use pool::ServerId;
 use session::login::{Failure, Greeting, Opening, ServerLogin, ServerStep};
@@ -58,13 +58,15 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     fn credentials(&self, room: &Room) -> Credentials {
-        if let (Some(_), Some(password)) = (&room.database.user, &room.database.password) {
+        let forced = room.database.user.as_deref() == Some(&*room.user);
+        if let (true, Some(password)) = (forced, &room.database.password) {
             let secret = Secret::parse(password.0.as_bytes());
             return Credentials::new(Some(&secret), None);
         }
         let memory = self.commons.memory();
-        let keys: Option<&ClientKeys> = memory.client_keys.get(&room.user);
-        Credentials::new(self.site.userlist.secret(room.user.as_bytes()), keys)
+        let keys = memory.client_keys.get(&room.user);
+        let listed = self.site.userlist.secret(room.user.as_bytes());
+        Credentials::new(listed.or_else(|| memory.secrets.get(&room.pool.id())), keys)
     }
 
     pub(crate) fn server_logs_in(&mut self, entry: u32, bytes: &Buf) {
@@ -210,10 +212,12 @@ impl<D: Driver, W: World> Worker<D, W> {
         if let Some(body) = error {
             let text = String::from_utf8_lossy(wire::ErrorFields::new(body).message()).into_owned();
             let what = match own {
-                Own::Connect => "connect_query",
+                Own::Connect | Own::Reconnect => "connect_query",
                 Own::Check => "server_check_query",
                 Own::Reset => "server_reset_query",
                 Own::Set => "client settings",
+                Own::Clean => "DISCARD ALL",
+                Own::Lookup => "auth_query",
             };
             self.log_server(entry, Level::Warning, format_args!("{what} failed: {text}"));
             return self.own_failed(entry, own);
@@ -222,6 +226,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             Own::Connect => self.server_is_ready(entry),
             Own::Check | Own::Reset => self.release(entry),
             Own::Set => self.vars_set(entry),
+            Own::Clean => self.cleaned(entry),
+            Own::Reconnect => self.look_up(entry),
+            // Its answer is more than that it is done.
+            Own::Lookup => {}
         }
     }
 
@@ -231,6 +239,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             Own::Check | Own::Reset => self.server_dies(entry, "reset query failed"),
             Own::Connect => self.login_fails(entry, "connect_query failed", None),
             Own::Set => self.vars_refused(entry),
+            Own::Clean | Own::Reconnect | Own::Lookup => self.server_dies(entry, "unclean server"),
         }
     }
 

@@ -12,6 +12,7 @@ mod end;
 mod enter;
 mod facts;
 mod greet;
+mod inquiry;
 mod keys;
 mod listen;
 mod log;

@@ -18,7 +18,9 @@ pub(crate) struct Server {
     pub(crate) side: ServerSide,
     /// Our own query, that it has not answered yet.
     pub(crate) own: Option<Own>,
-    /// Whom it serves.
+    /// A client has had it since its login or its last DISCARD ALL for an inquiry.
+    pub(crate) touched: bool,
+    /// Whom it serves: a client, or an inquiry.
     pub(crate) client: Option<ClientId>,
     /// When the present state or request began.
     pub(crate) since: Instant,

@@ -17,6 +17,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.tick_rooms();
         self.tick_clients();
         self.tick_servers();
+        self.tick_inquiries();
         self.tick_cancellers();
         self.tick_doors();
         self.tick_suspend();
@@ -144,7 +145,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                     late.push((crate::slot(entry), Overdue::Login));
                 }
                 // A server that does not answer our own question would not answer a client's.
-                server::State::Ready if server.own.is_some() && over(check) => {
+                server::State::Ready if server.own.is_some_and(is_brief) && over(check) => {
                     late.push((crate::slot(entry), Overdue::Own));
                 }
                 server::State::Leaving(_) if over(Some(LINGER)) => {
@@ -247,6 +248,12 @@ enum Overdue {
     Own,
     Leaving,
     Closing,
+}
+
+/// Whether a query of ours is answered at once by a server that is well. How long an `auth_query`
+/// takes is its author's affair.
+fn is_brief(own: session::Own) -> bool {
+    own != session::Own::Lookup
 }
 
 fn nonzero(limit: Duration) -> Option<Duration> {

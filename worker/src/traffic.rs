@@ -8,6 +8,7 @@ use session::{Counted, Fault, Heard, Mode, Own, Owned, Pieces, Said, Unlinked};
 
 use crate::client::{Client, State, WaitingFor};
 use crate::end::Why;
+use crate::inquiry;
 use crate::order::Shutdown;
 use crate::server;
 use crate::worker::Worker;
@@ -75,6 +76,9 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// The pool gave `slot` a server. Either may have gone since it did.
     pub(crate) fn link(&mut self, slot: u32, entry: u32) {
+        if let Some(inquiry) = inquiry::index(slot) {
+            return self.link_inquiry(inquiry, entry);
+        }
         let now = self.now;
         let waits = |client: &Client| matches!(client.state, State::Waiting(_));
         let waiting = self.clients.get(slot as usize).filter(|client| waits(client));
@@ -93,6 +97,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let waited = now.since(client.since);
         let waiting_for = mem::replace(&mut client.state, State::Linked(ServerId(entry)));
         server.client = Some(ClientId(slot));
+        server.touched = true;
         server.since = now;
         client.began = now;
         if let Some(Some(room)) = self.rooms.get_mut(client.pool.0 as usize) {
@@ -230,8 +235,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         };
         self.count(entry, slot);
         if !self.flow.owned.is_empty() {
-            for Owned { kind, error } in mem::take(&mut self.flow.owned) {
-                self.own_done(entry, kind, error.as_deref());
+            for Owned { kind, error, found } in mem::take(&mut self.flow.owned) {
+                match found {
+                    Some(found) => self.looked_up(entry, error.as_deref(), &found),
+                    None => self.own_done(entry, kind, error.as_deref()),
+                }
             }
         }
         self.heard(entry, slot, heard);
@@ -386,6 +394,9 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// The server of `slot` is gone; so its session is.
     pub(crate) fn client_lost_server(&mut self, slot: u32, reason: &str, said: bool) {
+        if let Some(inquiry) = inquiry::index(slot) {
+            return self.inquiry_lost_server(inquiry);
+        }
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
         if matches!(client.state, State::Closing) {
             return;

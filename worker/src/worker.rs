@@ -17,6 +17,7 @@ use crate::ask::Asks;
 use crate::cancel::Canceller;
 use crate::client::Client;
 use crate::commons::Commons;
+use crate::inquiry::{Inquiry, Question};
 use crate::listen::Door;
 use crate::mail::{Mail, Party};
 use crate::order::{Shutdown, Standing};
@@ -44,6 +45,9 @@ pub struct Worker<D: Driver, W> {
     pub(crate) clients: Slab<Client>,
     pub(crate) servers: Slab<Server>,
     pub(crate) cancellers: Slab<Canceller>,
+    /// Secrets being asked for, and which question is which.
+    pub(crate) inquiries: Slab<Inquiry>,
+    pub(crate) inquiry_ids: BTreeMap<Question, u32>,
     /// This worker's part of each pool, by the bank's number.
     pub(crate) rooms: Vec<Option<Box<Room>>>,
     pub(crate) room_ids: BTreeMap<(Arc<str>, Arc<str>), PoolId>,
@@ -111,6 +115,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             clients: Slab::new(),
             servers: Slab::new(),
             cancellers: Slab::new(),
+            inquiries: Slab::new(),
+            inquiry_ids: BTreeMap::new(),
             rooms: Vec::new(),
             room_ids: BTreeMap::new(),
             statements,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use auth::{Answer, Credentials, Derived, Fault, Job, Nonce, ServerAuth};
-use wire::{BackendKey, ErrorFields, Negotiate, ParameterStatus, Status, tag, write};
+use wire::{BackendKey, ErrorFields, Negotiate, ParameterStatus, Report, Status, tag, write};
 
 use super::Replication;
 use super::client::{PROTOCOL_VIOLATION, fatal};
@@ -302,7 +302,21 @@ impl Failure {
 
     /// Tells a waiting client, in well-formed words even if the server's were not.
     pub fn tell(&self, out: &mut Vec<u8>) {
-        fatal(out, &self.text(), self.sqlstate());
+        match self {
+            // Why it cannot work is the admin's to mend, and often the client's to find out.
+            Self::Auth(fault) => {
+                let detail = fault.detail();
+                let report = Report {
+                    severity: b"FATAL",
+                    code: self.sqlstate(),
+                    message: fault.text().as_bytes(),
+                    detail: Some(detail.as_bytes()),
+                    ..Report::default()
+                };
+                write::server::error_response(out, &report);
+            }
+            Self::Server { .. } | Self::Protocol(_) => fatal(out, &self.text(), self.sqlstate()),
+        }
     }
 }
 

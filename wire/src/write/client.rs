@@ -66,6 +66,29 @@ pub fn parse(out: &mut Vec<u8>, name: &[u8], query: &[u8], types: &[u8]) {
     });
 }
 
+/// The portal and the statement without a name; `values` are text, and so will the result be.
+pub fn bind_unnamed(out: &mut Vec<u8>, values: &[&[u8]]) {
+    message(out, tag::BIND, |out| {
+        string(out, b"");
+        string(out, b"");
+        super::count(out, 0);
+        super::count(out, values.len());
+        for value in values {
+            size(out, value.len());
+            out.extend_from_slice(value);
+        }
+        super::count(out, 0);
+    });
+}
+
+/// The portal without a name, to its end.
+pub fn execute_unnamed(out: &mut Vec<u8>) {
+    message(out, tag::EXECUTE, |out| {
+        string(out, b"");
+        size(out, 0);
+    });
+}
+
 pub fn describe(out: &mut Vec<u8>, kind: Namespace, name: &[u8]) {
     message(out, tag::DESCRIBE, |out| named(out, kind, name));
 }

@@ -24,8 +24,8 @@ fn pooler_gets_in(auth_type: &str, stored: &str, server: &str) -> bool {
     match (server, stored) {
         ("trust", _) | (_, "plain") => true,
         ("md5", "md5") => true,
-        // The keys come from the client's own SCRAM login; auth_type md5 makes one where a verifier is stored.
-        ("scram", "scram") => matches!(auth_type, "md5" | "scram-sha-256"),
+        // The keys come from the client's own login, by SCRAM or with the password itself.
+        ("scram", "scram") => auth_type != "trust",
         _ => false,
     }
 }

@@ -17,6 +17,7 @@ mod lifecycle;
 mod limits;
 mod logging;
 mod logins;
+mod lookups;
 mod modes;
 mod names;
 mod prepared;
