@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use admin::Refusal;
 use config::{Config, Diff, Settings};
-use control::Control;
+use control::{Control, Sources};
 use io::{Kind, Socket, Waker};
 use pool::WorkerId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -91,10 +91,7 @@ impl Steward {
     pub(crate) fn start(start: Start, sink: Arc<Sink>, mut pen: Pen) -> Result<Self, String> {
         let Start { site, doors, ears, file, secret, verbose } = start;
         let (sender, tasks) = channel();
-        let mut sources = control::Sources::default();
-        if !site.config.settings.resolv_conf.is_empty() {
-            sources.resolv_conf = site.config.settings.resolv_conf.as_str().into();
-        }
+        let sources = sources(&site.config.settings.resolv_conf);
         let control = Control::start(control::Limits::default(), sources)
             .map_err(|error| format!("cannot start the control threads: {error}"))?;
         ears.listen(&sender)?;
@@ -458,6 +455,16 @@ fn derive_ahead(site: &Arc<Site>, commons: &Arc<Commons<Socket>>) {
     };
     // Without it, logins only derive their keys themselves.
     let _ = thread::Builder::new().name("keys-ahead".to_owned()).spawn(derive);
+}
+
+/// Where host names are looked up.
+fn sources(resolv_conf: &str) -> Sources {
+    let usual = Sources::default();
+    if resolv_conf.is_empty() {
+        usual
+    } else {
+        Sources { resolv_conf: resolv_conf.into(), ..usual }
+    }
 }
 
 /// What a worker thread needs to begin.

@@ -200,21 +200,11 @@ impl Draft {
                 self.config.not_yet.extend(told.map(|problem| problem.at(place)));
             }
         }
-        self.tell_rows_not_yet();
         if !self.found.errors.is_empty() {
             return Err(self.found);
         }
         self.config.warnings = self.found.warnings;
         Ok(self.config)
-    }
-
-    /// What the rows of the other sections ask for in vain.
-    fn tell_rows_not_yet(&mut self) {
-        let config = &mut self.config;
-        if !config.peers.is_empty() {
-            let problem = Problem::new("section [peers] has no effect");
-            config.not_yet.push(problem.hint("peers are not supported yet"));
-        }
     }
 }
 
@@ -415,7 +405,6 @@ stats_period = 60                    ; a minute
         let want = [
             "client_tls_sslmode has no effect yet in configuration ((text):2): TLS is not supported yet",
             "pkt_buf has no meaning here in configuration ((text):3): buffers come from a budget of their own",
-            "section [peers] has no effect: peers are not supported yet",
         ];
         assert_eq!(got, want);
     }

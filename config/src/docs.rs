@@ -105,7 +105,7 @@ setting.
 const PEERS: &str = "
 ## [peers]
 
-A line is `number = key=value …`. It is checked and has no effect yet: one process uses all cores and needs no peers.
+A line is `number = key=value …`. Cancel requests for another process are sent on to it, where `peer_id` is set. One process uses all cores and needs no peers: see [several-processes.md](several-processes.md).
 
 ";
 

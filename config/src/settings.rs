@@ -118,8 +118,6 @@ const IO_DRIVER: OneOf<IoDriver> = OneOf(PhantomData);
 const TLS: Effect = NotYet("TLS is not supported yet");
 const HBA: Effect = NotYet("auth_type = hba is not supported yet");
 const LDAP: Effect = NotYet("auth_type = ldap is not supported yet");
-const PEERS: Effect =
-    NotYet("peers are not supported yet: one process uses all cores (see workers) and needs none");
 const BUFFERS: Effect = Never("buffers come from a budget of their own");
 const WINDOWS: Effect = Never("it names a Windows service");
 
@@ -226,7 +224,7 @@ settings! {
         "Servers per user over all databases; 0 is no limit.";
     min_pool_size: u32, ANY, "0", Yes, Now,
         "Servers kept open per pool that is in use or has a forced user.";
-    peer_id: u32, Int(0, 65535), "0", Yes, PEERS,
+    peer_id: u32, Int(0, 65535), "0", Yes, Now,
         "This process's number in [peers]; 0 is no peering.";
     pidfile: String, Text, "", No, Now,
         "File for the process number; needed with -d.";

@@ -9,6 +9,8 @@ use pool::{ClientId, Duration, Instant, PoolId, ServerId};
 use session::{Own, Recalled};
 
 use crate::client::State;
+use crate::keys::{Addressee, KeyId};
+use crate::log::Level;
 use crate::mail::{Asker, Mail};
 use crate::worker::{Role, Worker};
 use crate::world::World;
@@ -47,7 +49,16 @@ impl<D: Driver, W: World> Worker<D, W> {
         client.state = State::Canceling;
         client.since = self.now;
         let asker = Asker { worker: self.me, slot, id: client.card.id };
-        let worker = self.worker_of(pid);
+        match Addressee::of(&self.site.config, pid, key) {
+            Addressee::Here => {}
+            Addressee::Peer { id, secret } => return self.send_on(id, pid, secret, asker),
+            Addressee::Nobody => {
+                let text = format_args!("cancel request was sent on too often: see [peers]");
+                self.log(Level::Warning, text);
+                return self.cancelled(asker);
+            }
+        }
+        let worker = self.worker_of(pid, key);
         if worker == self.me {
             self.cancel(pid, key, asker);
         } else {
@@ -57,9 +68,10 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// Cancel what the client with this key runs.
     pub(crate) fn cancel(&mut self, pid: u32, key: &[u8], asker: Asker) {
-        let Some(slot) = self.pids.get(&pid).copied() else { return self.cancelled(asker) };
+        let known = KeyId::of(pid, key).and_then(|key| self.keys.get(&key).copied());
+        let Some(slot) = known else { return self.cancelled(asker) };
         let Some(client) = self.clients.get(slot as usize) else { return self.cancelled(asker) };
-        if !auth::same(&client.card.key.secret, key) && !planted::is("cancel-by-anyone") {
+        if !client.card.key.is_shown_by(key) && !planted::is("cancel-by-anyone") {
             return self.cancelled(asker);
         }
         match client.state {
@@ -195,7 +207,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// Tell the asker's worker that its cancel is over, whatever became of it.
-    fn cancelled(&mut self, asker: Asker) {
+    pub(crate) fn cancelled(&mut self, asker: Asker) {
         if asker.worker == self.me {
             self.asker_may_go(asker);
         } else {

@@ -79,6 +79,8 @@ pub(crate) struct CancelKey {
     pub(crate) pid: u32,
     /// 4 bytes, or 32 since protocol 3.2.
     pub(crate) secret: Box<[u8]>,
+    /// It may come from a peer, and says how often it was sent on.
+    pub(crate) travels: bool,
 }
 
 /// Where a client is. Waiting and linked clients are also known to their pool.

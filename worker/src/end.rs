@@ -9,6 +9,7 @@ use pool::{ClientId, Duration};
 use wire::{ErrorFields, Report};
 
 use crate::client::{Client, State, WaitingFor};
+use crate::keys::KeyId;
 use crate::log::{Level, Side, Subject};
 use crate::worker::Worker;
 use crate::world::World;
@@ -175,8 +176,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// The kernel is done with a client's socket.
     pub(crate) fn client_gone(&mut self, slot: u32) {
         let Some(client) = self.clients.try_remove(slot as usize) else { return };
-        if !client.card.key.secret.is_empty() {
-            self.pids.remove(&client.card.key.pid);
+        if let Some(key) = KeyId::of(client.card.key.pid, &client.card.key.secret) {
+            self.keys.remove(&key);
         }
         self.commons.undeal(self.me);
     }

@@ -40,8 +40,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Need::Dns => self.dns_facts(&mut facts),
                 Need::State => facts.state = self.standing.state(),
                 Need::Fds => facts.fds = self.fd_facts(),
-                // Peers are other processes; this one uses all cores by itself.
-                Need::PeerPools => {}
+                Need::PeerPools => facts.peer_pools = self.peer_pool_facts(),
             }
         }
         facts

@@ -12,6 +12,7 @@ use pool::{Calling, PoolId, WorkerId};
 use crate::dial::Traveller;
 use crate::names::{Resolution, Sought};
 use crate::order::Order;
+use crate::peers::Parcel;
 
 /// One letter. Every letter stands for one socket, server, order or answer that exists, so the
 /// boxes are bounded by those.
@@ -30,6 +31,8 @@ pub enum Mail<S> {
     Cancel { pid: u32, key: Box<[u8]>, asker: Asker },
     /// What became of it: the asker's connection can be closed.
     Cancelled { asker: Asker },
+    /// The query of somebody else's client is to be cancelled: to be carried to that process.
+    Parcel(Parcel),
     /// The console, on worker `from`, wants facts or something done.
     Order { order: Order, ask: Option<Ask> },
     /// What was done.

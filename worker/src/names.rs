@@ -28,7 +28,15 @@ pub struct Seeker {
 /// For which of its connections a worker wants to know. Slots are used again, ids never.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sought {
-    Server { slot: u32, id: u64 },
+    Server {
+        slot: u32,
+        id: u64,
+    },
+    /// One that carries a cancel request to a peer.
+    Peer {
+        slot: u32,
+        id: u64,
+    },
 }
 
 /// The names that have been looked up, and whose turn it is among several hosts.

@@ -176,6 +176,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn host_found(&mut self, sought: Sought, addresses: Vec<IpAddr>) {
         match sought {
             Sought::Server { slot, id } => self.server_found(slot, id, addresses),
+            Sought::Peer { slot, id } => self.peer_found(slot, id, addresses),
         }
     }
 

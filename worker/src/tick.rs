@@ -19,6 +19,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.tick_servers();
         self.tick_inquiries();
         self.tick_cancellers();
+        self.tick_peers();
         self.tick_doors();
         self.tick_suspend();
         if self.now >= self.next_maintenance {

@@ -18,9 +18,11 @@ use crate::cancel::Canceller;
 use crate::client::Client;
 use crate::commons::Commons;
 use crate::inquiry::{Inquiry, Question};
+use crate::keys::KeyId;
 use crate::listen::Door;
 use crate::mail::{Mail, Party};
 use crate::order::{Shutdown, Standing};
+use crate::peers::Peers;
 use crate::room::Room;
 use crate::server::Server;
 use crate::site::Site;
@@ -63,7 +65,8 @@ pub struct Worker<D: Driver, W> {
     pub(crate) asks: Asks,
     pub(crate) standing: Standing,
     /// Which client has which cancel key.
-    pub(crate) pids: HashMap<u32, u32>,
+    pub(crate) keys: HashMap<KeyId, u32>,
+    pub(crate) peers: Peers,
     /// Databases made from `*`.
     pub(crate) autodbs: BTreeMap<Arc<str>, Arc<Database>>,
     /// What was counted by pools that are no more.
@@ -90,6 +93,8 @@ pub(crate) enum Role {
     Server(u32),
     /// A connection on which we cancel something.
     Canceller(u32),
+    /// A connection on which we send a cancel request on to a peer.
+    Messenger(u32),
 }
 
 impl<D: Driver, W: World> Worker<D, W> {
@@ -128,7 +133,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             doors: Vec::new(),
             asks: Asks::default(),
             standing: Standing::default(),
-            pids: HashMap::new(),
+            keys: HashMap::new(),
+            peers: Peers::default(),
             autodbs: BTreeMap::new(),
             former: BTreeMap::new(),
             console_stats: StatsFacts::default(),
@@ -200,6 +206,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             Mail::Call { pool, calling } => self.called(pool, calling),
             Mail::Cancel { pid, key, asker } => self.cancel(pid, &key, asker),
+            Mail::Parcel(parcel) => self.carry(parcel),
             Mail::Cancelled { asker } => self.asker_may_go(asker),
             Mail::Order { order, ask } => self.ordered(order, ask),
             Mail::Answer { ask, answer } => self.answered(ask.number, answer),
@@ -255,24 +262,26 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Role::Client(slot) => self.client_said(slot, bytes),
                 Role::Server(slot) => self.server_said(slot, bytes),
                 // A server answers a CancelRequest by hanging up, never with words.
-                Role::Canceller(_) | Role::Nobody => {}
+                Role::Canceller(_) | Role::Messenger(_) | Role::Nobody => {}
             },
             Done::Drained { conn } => match self.role(conn) {
                 Role::Client(slot) => self.client_drained(slot),
                 Role::Server(slot) => self.server_drained(slot),
-                Role::Canceller(_) | Role::Nobody => {}
+                Role::Canceller(_) | Role::Messenger(_) | Role::Nobody => {}
             },
             Done::Accepted { listener, socket, ends } => self.accepted(listener, socket, ends),
             Done::AcceptFailed { listener, error } => self.accept_failed(listener, &error),
             Done::Connected { conn, ends } => match self.role(conn) {
                 Role::Server(slot) => self.server_connected(slot, ends),
                 Role::Canceller(slot) => self.canceller_connected(slot),
+                Role::Messenger(slot) => self.messenger_connected(slot),
                 Role::Client(_) | Role::Nobody => {}
             },
             Done::Ended { conn, error } => match self.role(conn) {
                 Role::Client(slot) => self.client_ended(slot, error.is_some()),
                 Role::Server(slot) => self.server_ended(slot, error.as_ref()),
                 Role::Canceller(slot) => self.canceller_ended(slot),
+                Role::Messenger(slot) => self.messenger_ended(slot, error.as_ref()),
                 Role::Nobody => {}
             },
             Done::Closed { conn } => self.closed(conn),
@@ -304,6 +313,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             Role::Client(slot) => self.client_gone(slot),
             Role::Server(slot) => self.server_gone(slot),
             Role::Canceller(slot) => self.canceller_gone(slot),
+            Role::Messenger(slot) => self.messenger_gone(slot),
             Role::Nobody => {}
         }
     }

@@ -20,6 +20,7 @@ mod logins;
 mod lookups;
 mod modes;
 mod names;
+mod peers;
 mod prepared;
 mod relay;
 mod replication;
