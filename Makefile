@@ -22,7 +22,7 @@ test:
 check:
 	ci/check
 
-# Well-known drivers, through the pooler; `make drivers RUN=pgx` for one of them.
+# Well-known drivers and tools, through the pooler; `make drivers RUN=pgx` for one of them, RUN=--quick for one of each language.
 drivers:
 	$(CARGO) build --package howdah
 	tests/drivers/run-all $(filter-out all,$(RUN))

@@ -15,7 +15,7 @@ SLEEPERS = (
     "SELECT count(*) FROM pg_stat_activity"
     " WHERE datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'"
 )
-BIG = "SELECT i, repeat(md5(i::text), 3) AS text FROM generate_series(1, 50000) i ORDER BY i"
+BIG = "SELECT i, repeat(md5(i::text), 33) AS text FROM generate_series(1, 50000) i ORDER BY i"
 # What PostgreSQL says the checksum of BIG is.
 BIG_SUM = f"SELECT md5(string_agg(i || text, '' ORDER BY i)) FROM ({BIG}) big"
 MANY = 250

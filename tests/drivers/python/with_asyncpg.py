@@ -62,7 +62,7 @@ async def prepared():
         base = number * 1_000_000
         sql = f"SELECT {base} + $1::int, pg_backend_pid()"
         named = await connection.prepare(f"SELECT {base} - $1::int, pg_backend_pid()", name="same")
-        for i in range(300):
+        for i in range(1000):
             if i % 20 == 0:
                 async with connection.transaction():
                     row = await connection.fetchrow(sql, i)
@@ -77,7 +77,7 @@ async def prepared():
 
     await asyncio.gather(*(client(number) for number in range(3)))
     several_servers(pids)
-    ok("a prepared statement 300 times on three connections")
+    ok("a prepared statement 1,000 times on three connections")
 
     async def collector(number):
         connection = await asyncpg.connect()
@@ -147,7 +147,7 @@ async def cancel(connection, direct):
 
 
 async def large(connection, direct_sum):
-    expect("the checksum of 5 MB", direct_sum, checksum(await connection.fetch(BIG)))
+    expect("the checksum of 50 MB", direct_sum, checksum(await connection.fetch(BIG)))
     rows = []
     async with connection.transaction():
         async for row in connection.cursor(BIG, prefetch=1000):

@@ -89,7 +89,7 @@ def prepared():
         base = number * 1_000_000
         sql = f"SELECT {base} + %s::int, pg_backend_pid(), 'client {number}'"
         with connect() as connection:
-            for i in range(300):
+            for i in range(1000):
                 if i % 20 == 0:
                     with connection.transaction():
                         row = connection.execute(sql, (i,)).fetchone()
@@ -100,9 +100,9 @@ def prepared():
                 pids.append(row[1])
 
     at_once(client)
-    expect("answers", 900, len(pids))
+    expect("answers", 3000, len(pids))
     several_servers(pids)
-    ok("a prepared statement 300 times on three connections")
+    ok("a prepared statement 1,000 times on three connections")
 
     def collector(number):
         with connect() as connection:
@@ -191,7 +191,7 @@ def cancel(connection, direct):
 
 
 def large(connection, direct_sum):
-    expect("the checksum of 5 MB", direct_sum, checksum(connection.execute(BIG).fetchall()))
+    expect("the checksum of 50 MB", direct_sum, checksum(connection.execute(BIG).fetchall()))
     expect("the checksum, binary", direct_sum, checksum(connection.execute(BIG, binary=True).fetchall()))
     with connection.transaction(), connection.cursor("slow") as cursor:
         cursor.itersize = 1000

@@ -59,9 +59,14 @@ def first_steps(connection):
     must_raise("an unknown table", errors.UndefinedTable, lambda: do(connection, wrong))
     must_raise("a failed transaction", errors.InFailedSqlTransaction, lambda: do(connection, "SELECT 1"))
     connection.rollback()
+    do(connection, insert, (4,))
+    do(connection, "SAVEPOINT here")
+    must_raise("an unknown table", errors.UndefinedTable, lambda: do(connection, wrong))
+    do(connection, "ROLLBACK TO here")
+    connection.commit()
     connection.autocommit = True
-    expect("what was committed", [(1,)], rows(connection, "SELECT n FROM psycopg2_story"))
-    ok("commit and rollback")
+    expect("what was committed", [(1,), (4,)], rows(connection, "SELECT n FROM psycopg2_story ORDER BY n"))
+    ok("commit, rollback, savepoint")
 
 
 def prepared():
@@ -70,7 +75,7 @@ def prepared():
     def client(number):
         base = number * 1_000_000
         connection = connect()
-        for i in range(300):
+        for i in range(1000):
             # SQL PREPARE belongs to the server, so in transaction mode it is good for a transaction.
             if i % 20 == 0:
                 connection.autocommit = False
@@ -90,9 +95,9 @@ def prepared():
         thread.start()
     for thread in threads:
         thread.join()
-    expect("answers", 900, len(pids))
+    expect("answers", 3000, len(pids))
     several_servers(pids)
-    ok("a statement 300 times on three connections, SQL PREPARE in transactions")
+    ok("a statement 1,000 times on three connections, SQL PREPARE in transactions")
 
 
 def batch(connection):
@@ -142,7 +147,7 @@ def cancel(connection, direct):
 
 
 def large(connection, direct_sum):
-    expect("the checksum of 5 MB", direct_sum, checksum(rows(connection, BIG)))
+    expect("the checksum of 50 MB", direct_sum, checksum(rows(connection, BIG)))
     connection.autocommit = False
     with connection.cursor("slow") as cursor:
         cursor.itersize = 1000

@@ -22,7 +22,7 @@ const (
 	wrong    = "SELECT * FROM nowhere"
 	kill     = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = 'shop'"
 	sleepers = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'"
-	big      = "SELECT i, repeat(md5(i::text), 3) AS text FROM generate_series(1, 50000) i ORDER BY i"
+	big      = "SELECT i, repeat(md5(i::text), 33) AS text FROM generate_series(1, 50000) i ORDER BY i"
 	// What PostgreSQL says the checksum of big is.
 	bigSum = "SELECT md5(string_agg(i || text, '' ORDER BY i)) FROM (" + big + ") big"
 	many   = 250
@@ -105,6 +105,14 @@ func firstSteps(connection *pgx.Conn) {
 			mustFail("a failed transaction", "25P02", err)
 			return tx.Rollback(ctx)
 		},
+		func(tx pgx.Tx) error {
+			inner, err := tx.Begin(ctx) // a savepoint
+			must("savepoint", err)
+			_, err = inner.Exec(ctx, wrong)
+			mustFail("an unknown table", "42P01", err)
+			must("back to the savepoint", inner.Rollback(ctx))
+			return tx.Commit(ctx)
+		},
 	} {
 		tx, err := connection.Begin(ctx)
 		must("begin", err)
@@ -112,8 +120,8 @@ func firstSteps(connection *pgx.Conn) {
 		must("insert", err)
 		must("the end of a transaction", end(tx))
 	}
-	expect("what was committed", "{1}", value[string](connection, "SELECT array_agg(n)::text FROM pgx_story"))
-	ok("commit and rollback")
+	expect("what was committed", "{1,4}", value[string](connection, "SELECT array_agg(n)::text FROM pgx_story"))
+	ok("commit, rollback, savepoint")
 }
 
 // Three clients at once, each with a connection of its own.
@@ -139,7 +147,7 @@ func prepared() {
 		// The same name on each, for different statements, and the same text on each, so the same digest.
 		_, err := connection.Prepare(ctx, "same", fmt.Sprintf("SELECT %d + $1::int, pg_backend_pid()", base))
 		must("prepare", err)
-		for i := range 300 {
+		for i := range 1000 {
 			var seen, pid int
 			if i%20 == 0 {
 				tx, err := connection.Begin(ctx)
@@ -165,7 +173,7 @@ func prepared() {
 	if pooled && len(pids) < 2 {
 		fail("servers that served three clients", "two or three", pids)
 	}
-	ok("a prepared statement 300 times on three connections")
+	ok("a prepared statement 1,000 times on three connections")
 
 	atOnce(func(number int, connection *pgx.Conn) {
 		for turn := range 2 {
@@ -328,7 +336,7 @@ func large(connection *pgx.Conn, wanted string) {
 			sum.Write([]byte(strconv.Itoa(number) + text))
 		}
 		must("a large result", rows.Err())
-		expect("the checksum of 5 MB", wanted, fmt.Sprintf("%x", sum.Sum(nil)))
+		expect("the checksum of 50 MB", wanted, fmt.Sprintf("%x", sum.Sum(nil)))
 	}
 	ok("a large result")
 }

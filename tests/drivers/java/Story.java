@@ -7,6 +7,7 @@ import java.sql.DriverManager;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.sql.Savepoint;
 import java.sql.Statement;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -32,7 +33,7 @@ public final class Story {
     private static final String SLEEPERS =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'";
     private static final String BIG =
-            "SELECT i, repeat(md5(i::text), 3) AS text FROM generate_series(1, 50000) i ORDER BY i";
+            "SELECT i, repeat(md5(i::text), 33) AS text FROM generate_series(1, 50000) i ORDER BY i";
     /** What PostgreSQL says the checksum of BIG is. */
     private static final String BIG_SUM =
             "SELECT md5(string_agg(i || text, '' ORDER BY i)) FROM (" + BIG + ") big";
@@ -77,7 +78,7 @@ public final class Story {
     }
 
     private static Connection connect(String port, String database, String user, String more) throws SQLException {
-        String url = "jdbc:postgresql://" + System.getenv("PGHOST") + ":" + port + "/" + database + "?connectTimeout=15" + more;
+        String url = "jdbc:postgresql://" + System.getenv("PGHOST") + ":" + port + "/" + database + "?connectTimeout=15&sslmode=" + System.getenv("PGSSLMODE") + more;
         return DriverManager.getConnection(url, user, System.getenv("PGPASSWORD"));
     }
 
@@ -124,9 +125,15 @@ public final class Story {
         mustFail("an unknown table", "42P01", () -> run(connection, WRONG));
         mustFail("a failed transaction", "25P02", () -> run(connection, "SELECT 1"));
         connection.rollback();
+        run(connection, "INSERT INTO pgjdbc_story VALUES (4, 'x')");
+        Savepoint here = connection.setSavepoint();
+        run(connection, "INSERT INTO pgjdbc_story VALUES (5, 'x')");
+        mustFail("an unknown table", "42P01", () -> run(connection, WRONG));
+        connection.rollback(here);
+        connection.commit();
         connection.setAutoCommit(true);
-        expect("what was committed", "{1}", value(connection, "SELECT array_agg(n) FROM pgjdbc_story"));
-        ok("commit and rollback");
+        expect("what was committed", "{1,4}", value(connection, "SELECT array_agg(n) FROM pgjdbc_story"));
+        ok("commit, rollback, savepoint");
     }
 
     /** Three clients at once, each with a connection of its own. */
@@ -155,7 +162,7 @@ public final class Story {
             int base = number * 1_000_000;
             String sql = "SELECT " + base + " + ?, pg_backend_pid()";
             try (PreparedStatement statement = connection.prepareStatement(sql)) {
-                for (int i = 0; i < 300; i++) {
+                for (int i = 0; i < 1000; i++) {
                     boolean apart = i % 20 == 0;
                     connection.setAutoCommit(!apart);
                     statement.setInt(1, i);
@@ -174,7 +181,7 @@ public final class Story {
         if (POOLED && pids.size() < 2) {
             fail("servers that served three clients", "two or three", pids);
         }
-        ok("a prepared statement 300 times on three connections");
+        ok("a prepared statement 1,000 times on three connections");
 
         // Its cache holds 256; what falls out is closed.
         atOnce("&prepareThreshold=1", (number, connection) -> {
@@ -290,7 +297,7 @@ public final class Story {
 
     private static void large(Connection connection, String wanted) throws Exception {
         try (Statement statement = connection.createStatement()) {
-            expect("the checksum of 5 MB", wanted, checksum(statement, BIG));
+            expect("the checksum of 50 MB", wanted, checksum(statement, BIG));
             connection.setAutoCommit(false);
             statement.setFetchSize(1000);
             expect("the checksum by a thousand rows at a time", wanted, checksum(statement, BIG));
