@@ -1,4 +1,4 @@
-//! The command line: PgBouncer's, and `check FILE`.
+//! The command line: PgBouncer's, and `check` and `entrypoint`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,6 +12,10 @@ pub(crate) enum Task {
     /// Read, validate and explain a configuration without starting.
     Check {
         file: String,
+    },
+    /// Make the files of the environment, and become this command.
+    Entrypoint {
+        command: Vec<OsString>,
     },
     Version,
     Help,
@@ -40,6 +44,11 @@ impl fmt::Display for Misuse {
 
 /// Reads the arguments, the program's name not among them.
 pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Task, Misuse> {
+    let mut args = args.into_iter().peekable();
+    // What follows is another command's.
+    if args.next_if(|first| first == "entrypoint").is_some() {
+        return Ok(Task::Entrypoint { command: args.collect() });
+    }
     let mut parser = lexopt::Parser::from_args(args);
     let mut options = Options::default();
     let mut words: Vec<String> = Vec::new();
@@ -75,7 +84,8 @@ pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Task, Mis
 pub(crate) fn help(program: &str) -> String {
     format!(
         "{program} is a connection pooler for PostgreSQL.\n\n\
-         Usage:\n  {program} [OPTION]... CONFIG_FILE\n  {program} check CONFIG_FILE\n\n\
+         Usage:\n  {program} [OPTION]... CONFIG_FILE\n  {program} check CONFIG_FILE\n\
+         \x20 {program} entrypoint [COMMAND]...\n\n\
          Options:\n\
          \x20 -d, --daemon         run in background (as a daemon)\n\
          \x20 -q, --quiet          run quietly\n\

@@ -2,6 +2,7 @@
 
 mod args;
 mod doors;
+mod entrypoint;
 mod identity;
 mod inherited;
 mod lines;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Task::Check { file }) => check(&file),
+        Ok(Task::Entrypoint { command }) => entrypoint::run(command),
         Ok(Task::Run(options)) => run(&options),
         Err(misuse) => {
             eprintln!("{name}: {misuse}\nTry \"{name} --help\" for more information.");

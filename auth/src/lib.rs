@@ -22,6 +22,7 @@ pub fn same(ours: &[u8], theirs: &[u8]) -> bool {
     subtle::ConstantTimeEq::ct_eq(ours, theirs).into()
 }
 
+pub use crate::md5::md5_secret;
 pub use client::{
     Accepted, Account, Ask, Claim, ClientAuth, Dice, Method, Step, Unproved, Voucher, Why,
 };

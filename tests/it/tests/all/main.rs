@@ -12,6 +12,7 @@ macro_rules! howdah_only {
 
 mod cancel;
 mod console;
+mod containers;
 mod copying;
 mod lifecycle;
 mod limits;
