@@ -1,4 +1,4 @@
-//! The command line: PgBouncer's, and `check` and `entrypoint`.
+//! The command line: PgBouncer's, and `check`, `ping` and `entrypoint`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,6 +11,10 @@ pub(crate) enum Task {
     Run(Options),
     /// Read, validate and explain a configuration without starting.
     Check {
+        file: String,
+    },
+    /// See whether the pooler of this configuration takes connections.
+    Ping {
         file: String,
     },
     /// Make the files of the environment, and become this command.
@@ -71,6 +75,7 @@ pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Task, Mis
     }
     match words.as_slice() {
         [check, file] if check == "check" => Ok(Task::Check { file: file.clone() }),
+        [ping, file] if ping == "ping" => Ok(Task::Ping { file: file.clone() }),
         [file] => {
             options.file.clone_from(file);
             Ok(Task::Run(options))
@@ -84,7 +89,7 @@ pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Task, Mis
 pub(crate) fn help(program: &str) -> String {
     format!(
         "{program} is a connection pooler for PostgreSQL.\n\n\
-         Usage:\n  {program} [OPTION]... CONFIG_FILE\n  {program} check CONFIG_FILE\n\
+         Usage:\n  {program} [OPTION]... CONFIG_FILE\n  {program} check CONFIG_FILE\n  {program} ping CONFIG_FILE\n\
          \x20 {program} entrypoint [COMMAND]...\n\n\
          Options:\n\
          \x20 -d, --daemon         run in background (as a daemon)\n\

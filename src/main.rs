@@ -9,6 +9,7 @@ mod lines;
 mod load;
 mod outlet;
 mod outside;
+mod ping;
 mod sink;
 mod steward;
 mod syslog;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Task::Check { file }) => check(&file),
+        Ok(Task::Ping { file }) => tell(ping::ping(&file)),
         Ok(Task::Entrypoint { command }) => entrypoint::run(command),
         Ok(Task::Run(options)) => run(&options),
         Err(misuse) => {
@@ -56,6 +58,19 @@ fn check(file: &str) -> ExitCode {
     let report = config::check(file, &Disk, FdLimit::read(&Disk));
     print!("{report}");
     if report.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn tell(outcome: Result<String, String>) -> ExitCode {
+    match outcome {
+        Ok(text) => {
+            println!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(text) => {
+            eprintln!("{text}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn run(options: &Options) -> ExitCode {

@@ -1,4 +1,4 @@
-//! `docs/settings.md`, printed from the tables.
+//! `docs/settings.md` and the manual page of the ini, printed from the tables.
 
 use std::fmt::Write;
 
@@ -37,6 +37,61 @@ pub fn settings_page() -> String {
     section(&mut page, PEERS, peer::KEYS);
     page
 }
+
+/// The manual page, howdah(5).
+#[must_use]
+pub fn settings_manual() -> String {
+    let mut page = MANUAL.to_owned();
+    page.push_str(".SH [pgbouncer]\n");
+    for row in TABLE {
+        let effect = match row.effect {
+            Effect::Now => String::new(),
+            Effect::NotYet(why) => format!(" No effect yet: {why}."),
+            Effect::Never(why) => format!(" No meaning here: {why}."),
+        };
+        let restart = match row.reloadable {
+            Reloadable::Yes => "",
+            Reloadable::No => " Changed by a restart only.",
+        };
+        let default = match row.default {
+            None => "unset".to_owned(),
+            Some("") => "empty".to_owned(),
+            Some(text) => text.to_owned(),
+        };
+        let said = format!("{}{effect}{restart} Default: {default}.", row.doc);
+        entry(&mut page, row.name, &said);
+    }
+    manual_section(&mut page, "[databases]", database::KEYS);
+    manual_section(&mut page, "[users]", user::KEYS);
+    manual_section(&mut page, "[peers]", peer::KEYS);
+    page.push_str(".SH SEE ALSO\n.BR howdah (1)\n");
+    page
+}
+
+fn manual_section<T>(page: &mut String, title: &str, keys: &[Key<T>]) {
+    let _ = writeln!(page, ".SH {title}");
+    for key in keys {
+        entry(page, key.name, &format!("{} Default: {}.", key.doc, key.default));
+    }
+}
+
+/// What stands at the beginning of a line, and a backslash anywhere, would be a command of roff's.
+fn entry(page: &mut String, name: &str, said: &str) {
+    let plain = |text: &str| text.replace('`', "").replace('\\', "\\(rs").replace('-', "\\-");
+    let _ = writeln!(page, ".TP\n.B {}\n\\&{}", plain(name), plain(said));
+}
+
+const MANUAL: &str = "\
+.TH HOWDAH 5 \"\" Howdah Howdah
+.SH NAME
+howdah.ini, pgbouncer.ini \\- configuration of the connection pooler howdah
+.SH DESCRIPTION
+Sections of lines of the form
+.BR \"key = value\" .
+What the lines look like is told in /usr/share/doc/howdah/settings.md.
+.B howdah check FILE
+lists all that is wrong with a file.
+";
 
 fn section<T>(page: &mut String, introduction: &str, keys: &[Key<T>]) {
     page.push_str(introduction);
@@ -124,5 +179,15 @@ mod tests {
         }
         let page = fs::read_to_string(path).unwrap_or_default();
         assert!(page == settings_page(), "docs/settings.md is old: run with UPDATE_DOCS=1");
+    }
+
+    #[test]
+    fn the_manual_is_what_the_tables_print() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/man/howdah.5");
+        if env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(path, settings_manual()).expect("packaging/ can be written");
+        }
+        let page = fs::read_to_string(path).unwrap_or_default();
+        assert!(page == settings_manual(), "{path} is old: run with UPDATE_DOCS=1");
     }
 }

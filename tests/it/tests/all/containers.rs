@@ -118,11 +118,19 @@ fn configured_by_the_environment() {
     let status = read(Path::new(&format!("/proc/{pid}/status")));
     assert!(status.lines().next().expect("a name").contains("pgbouncer"), "{status}");
     assert!(!container.said().contains(PASSWORD), "{}", container.said());
+    let ping = || {
+        let mut ping = place::command(harness::howdah::binary());
+        ping.arg("ping").arg(container.ini()).output().expect("it runs").status.code()
+    };
+    assert_eq!(ping(), Some(0));
     for path in [container.ini(), container.userlist()] {
         let mode = std::fs::metadata(&path).expect("it was made").permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{}", path.display());
     }
     container.stop();
+    let mut ping = place::command(harness::howdah::binary());
+    let ping = ping.arg("ping").arg(container.ini()).output().expect("it runs");
+    assert_eq!(ping.status.code(), Some(1));
 
     // A second start finds an ini, and leaves everything as it is.
     place::write(&container.ini(), &format!("; mine\n{}", read(&container.ini())));
