@@ -29,7 +29,12 @@ pub(crate) fn ping(file: &str) -> Result<String, String> {
 }
 
 fn tcp(host: &str, settings: &Settings) -> (String, io::Result<u8>) {
-    let host = if host == "*" { "localhost" } else { host };
+    // Not `localhost`: a bare container knows no names.
+    let host = match host {
+        "*" | "0.0.0.0" => "127.0.0.1",
+        "::" => "::1",
+        host => host,
+    };
     let place = format!("{host}:{}", settings.listen_port);
     let dial = || {
         let mut last = io::Error::from(io::ErrorKind::NotFound);

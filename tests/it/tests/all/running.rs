@@ -230,6 +230,18 @@ fn too_few_descriptors_are_warned_about() {
 }
 
 #[test]
+fn usr2_ends_a_suspend_as_well() {
+    let world = World::pool(1);
+    let (mut client, mut admin) = (world.client(), world.howdah.admin());
+    client.run("SELECT 1");
+    admin.run("SUSPEND");
+    client.send(&query("SELECT 'after'"));
+    assert!(client.hear(seconds(0.5)).is_quiet());
+    world.howdah.signal(Signal::USR2);
+    assert_eq!(client.until_ready().column(), ["after"]);
+}
+
+#[test]
 fn a_waiting_shutdown_says_how_far_it_is() {
     howdah_only!("PgBouncer waits in silence");
     let mut world = World::pool(2);
