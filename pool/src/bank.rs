@@ -18,9 +18,12 @@ use crate::{Board, Duration, Instant, PoolId, WorkerId};
 pub struct Bank {
     workers: u16,
     accounts: Vec<Account>,
+    /// Accounts that nobody uses any more: their numbers are given again.
+    free: Vec<PoolId>,
     /// The accounts by database, then user.
     names: BTreeMap<Box<str>, BTreeMap<Box<str>, PoolId>>,
     shares: Vec<Share>,
+    free_shares: Vec<ShareId>,
     dbs: BTreeMap<Box<str>, ShareId>,
     users: BTreeMap<Box<str>, ShareId>,
     next_turn: Turn,
@@ -48,7 +51,7 @@ pub struct BankLimits {
 /// What the bank says to a worker that wants a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// The slot is the asker's. It ends in [`Bank::failed`] if the login does not succeed, else in
+    /// The slot is the asker's. It ends in [`Bank::abandoned`] if the login does not succeed, else in
     /// [`Bank::logged_in`] and later [`Bank::closed`]. `reserve`: it is one beyond `pool_size`.
     Open { reserve: bool },
     /// A limit is reached. The bank calls when that may have changed.
@@ -90,13 +93,17 @@ pub enum Failure {
     Connect,
     /// The server refused the login. `transient`: it is starting up (SQLSTATE 57P03), clients keep waiting.
     Login { transient: bool },
-    /// We gave the attempt up ourselves (PAUSE, KILL, RECONNECT): this says nothing about the server.
-    Abandoned,
 }
 
 /// One pool's slots.
 #[derive(Debug)]
 struct Account {
+    /// Database and user.
+    name: (Box<str>, Box<str>),
+    /// How many workers have their part of it.
+    rooms: u16,
+    /// Nobody has asked yet whether it is new.
+    is_new: bool,
     limits: BankLimits,
     board: Arc<Board>,
     db: ShareId,
@@ -133,6 +140,8 @@ struct Hungry {
 /// What all pools of one database, or of one user, share.
 #[derive(Debug, Default)]
 struct Share {
+    /// How many accounts it is part of.
+    accounts: u32,
     open: u32,
     /// The pools that have slots.
     holders: BTreeSet<PoolId>,
@@ -164,26 +173,33 @@ impl Bank {
         Self {
             workers,
             accounts: Vec::new(),
+            free: Vec::new(),
             names: BTreeMap::new(),
             shares: Vec::new(),
+            free_shares: Vec::new(),
             dbs: BTreeMap::new(),
             users: BTreeMap::new(),
             next_turn: 0,
         }
     }
 
-    /// The pool of `db` and `user`, new or known. A known one keeps its limits.
+    /// The pool of `db` and `user`, new or known, for one worker more. A known one keeps its limits.
     pub fn open_pool(&mut self, db: &str, user: &str, limits: BankLimits) -> (PoolId, Arc<Board>) {
-        if let Some(pool) = self.names.get(db).and_then(|users| users.get(user)) {
-            return (*pool, Arc::clone(&self.account(*pool).board));
+        if let Some(pool) = self.find(db, user) {
+            let account = self.account_mut(pool);
+            account.rooms += 1;
+            return (pool, Arc::clone(&account.board));
         }
-        let pool = PoolId(self.accounts.len() as u32);
         let board = Arc::new(Board::new(usize::from(self.workers)));
+        let (shares, free) = (&mut self.shares, &mut self.free_shares);
         let account = Account {
+            name: (db.into(), user.into()),
+            rooms: 1,
+            is_new: true,
             limits,
             board: Arc::clone(&board),
-            db: share(&mut self.shares, &mut self.dbs, db),
-            user: share(&mut self.shares, &mut self.users, user),
+            db: share(shares, free, &mut self.dbs, db),
+            user: share(shares, free, &mut self.users, user),
             open: 0,
             opening: 0,
             held: alloc::vec![0; usize::from(self.workers)],
@@ -191,9 +207,70 @@ impl Bank {
             trouble: None,
         };
         account.show_limits();
-        self.accounts.push(account);
+        let pool = self.free.pop().unwrap_or(PoolId(self.accounts.len() as u32));
+        match self.accounts.get_mut(pool.0 as usize) {
+            Some(place) => *place = account,
+            None => self.accounts.push(account),
+        }
         self.names.entry(db.into()).or_default().insert(user.into(), pool);
         (pool, board)
+    }
+
+    /// Whether nobody has asked this of the pool before: whatever is remembered under its number is about
+    /// another that had it once.
+    pub fn take_new(&mut self, pool: PoolId) -> bool {
+        core::mem::take(&mut self.account_mut(pool).is_new)
+    }
+
+    /// `me` has its part of the pool no more. When no worker has, and no connection is left, the pool is
+    /// forgotten and its number free. A letter about it that is still on its way then meets another pool, or
+    /// none, and does no harm: servers are what must not be mistaken, and none is left.
+    pub fn leave_pool(&mut self, pool: PoolId, me: WorkerId, calls: &mut Vec<Call>) {
+        self.declined(pool, me, calls);
+        let account = self.account_mut(pool);
+        account.rooms = account.rooms.saturating_sub(1);
+        self.reap(pool);
+    }
+
+    /// Whether there is a pool of this database.
+    #[must_use]
+    pub fn has_db(&self, db: &str) -> bool {
+        self.names.contains_key(db)
+    }
+
+    /// How many pools there are.
+    #[must_use]
+    pub fn pools(&self) -> usize {
+        self.accounts.len() - self.free.len()
+    }
+
+    fn find(&self, db: &str, user: &str) -> Option<PoolId> {
+        self.names.get(db)?.get(user).copied()
+    }
+
+    fn reap(&mut self, pool: PoolId) {
+        let Account { rooms, open, ref hungry, ref name, db, user, .. } = *self.account(pool);
+        let (db_name, user_name) = name.clone();
+        let is_in_use = rooms > 0 || open > 0 || !hungry.is_empty();
+        if is_in_use || self.find(&db_name, &user_name) != Some(pool) {
+            return;
+        }
+        if let Some(users) = self.names.get_mut(&db_name) {
+            users.remove(&user_name);
+            if users.is_empty() {
+                self.names.remove(&db_name);
+            }
+        }
+        let names = [(db, &mut self.dbs, db_name), (user, &mut self.users, user_name)];
+        for (share, names, name) in names {
+            self.shares[share].accounts -= 1;
+            if self.shares[share].accounts == 0 {
+                names.remove(&name);
+                self.free_shares.push(share);
+            }
+        }
+        self.account_mut(pool).trouble = None;
+        self.free.push(pool);
     }
 
     /// New limits. Where there is more than they allow, the pools close what is too much, the idle at their
@@ -274,41 +351,48 @@ impl Bank {
         self.forgive(pool, calls);
     }
 
-    /// A server did not get as far as [`Bank::logged_in`], and its connection is gone: the slot is free
-    /// again. After a refused login, when no other server is logged in, everybody in line is refused
-    /// with `error`, the body of the `ErrorResponse`.
+    /// A connect or a login failed. After a refused login, when no other server is logged in, everybody in line
+    /// is refused with `error`, the body of the `ErrorResponse`. The slot stays taken until the connection is
+    /// gone: [`Bank::abandoned`].
     pub fn failed(
         &mut self,
         pool: PoolId,
-        me: WorkerId,
         failure: Failure,
         error: Arc<[u8]>,
         now: Instant,
         calls: &mut Vec<Call>,
     ) {
         let account = self.account_mut(pool);
-        account.opening = account.opening.saturating_sub(1);
         let is_refusal = failure == Failure::Login { transient: false };
-        if failure != Failure::Abandoned {
-            // What a server said is on its way to those who wait, and to be found here when it
-            // arrives: a connection that broke meanwhile says less.
-            let said = account.trouble.as_ref().filter(|trouble| trouble.is_refusal);
-            let error = match said {
-                Some(trouble) if !is_refusal => Arc::clone(&trouble.error),
-                _ => error,
-            };
-            account.trouble = Some(Trouble { at: now, is_refusal, error, trying: None });
-        } else if let Some(trouble) = &mut account.trouble
+        // What a server said is on its way to those who wait, and to be found here when it
+        // arrives: a connection that broke meanwhile says less.
+        let said = account.trouble.as_ref().filter(|trouble| trouble.is_refusal);
+        let error = match said {
+            Some(trouble) if !is_refusal => Arc::clone(&trouble.error),
+            _ => error,
+        };
+        account.trouble = Some(Trouble { at: now, is_refusal, error, trying: None });
+        if is_refusal && account.logged_in() == 0 {
+            let refuse = |worker| Call { worker: WorkerId(worker), pool, calling: Calling::Refuse };
+            calls.extend((0..self.workers).map(refuse));
+        }
+        // A slot that this pool was called for is of no use to it now.
+        self.call_hungry(pool, calls);
+    }
+
+    /// The connection of a server of `me` that did not get as far as [`Bank::logged_in`] is gone, because the
+    /// attempt failed or because we gave it up (PAUSE, KILL, RECONNECT): the slot is free again.
+    pub fn abandoned(&mut self, pool: PoolId, me: WorkerId, calls: &mut Vec<Call>) {
+        let account = self.account_mut(pool);
+        account.opening = account.opening.saturating_sub(1);
+        if let Some(trouble) = &mut account.trouble
             && trouble.trying.is_some_and(|(who, _)| who == me)
         {
             trouble.trying = None;
         }
         self.give_back(pool, me);
-        if is_refusal && self.account(pool).logged_in() == 0 {
-            let refuse = |worker| Call { worker: WorkerId(worker), pool, calling: Calling::Refuse };
-            calls.extend((0..self.workers).map(refuse));
-        }
         self.call_hungry(pool, calls);
+        self.reap(pool);
     }
 
     /// RECONNECT, RESUME or RELOAD: try again at once, whatever failed before.
@@ -325,6 +409,7 @@ impl Bank {
         account.opening = account.opening.min(account.open);
         account.board.closed();
         self.call_hungry(pool, calls);
+        self.reap(pool);
     }
 
     /// A server went from one worker to another, and its slot with it.
@@ -723,11 +808,18 @@ impl Purpose {
     }
 }
 
-fn share(shares: &mut Vec<Share>, names: &mut BTreeMap<Box<str>, ShareId>, name: &str) -> ShareId {
-    if let Some(known) = names.get(name) {
-        return *known;
-    }
-    shares.push(Share::default());
-    names.insert(name.into(), shares.len() - 1);
-    shares.len() - 1
+/// The share of this name, for one account more.
+fn share(
+    shares: &mut Vec<Share>,
+    free: &mut Vec<ShareId>,
+    names: &mut BTreeMap<Box<str>, ShareId>,
+    name: &str,
+) -> ShareId {
+    let id = names.get(name).copied().or_else(|| free.pop()).unwrap_or_else(|| {
+        shares.push(Share::default());
+        shares.len() - 1
+    });
+    names.insert(name.into(), id);
+    shares[id].accounts += 1;
+    id
 }

@@ -498,7 +498,12 @@ impl Desk {
     }
 
     fn fail(&mut self, pool: PoolId, me: WorkerId, failure: Failure) -> Vec<Call> {
-        self.bank.failed(pool, me, failure, Arc::from(&b"Mno"[..]), self.now, &mut self.calls);
+        self.bank.failed(pool, failure, Arc::from(&b"Mno"[..]), self.now, &mut self.calls);
+        self.abandon(pool, me)
+    }
+
+    fn abandon(&mut self, pool: PoolId, me: WorkerId) -> Vec<Call> {
+        self.bank.abandoned(pool, me, &mut self.calls);
         self.said()
     }
 
@@ -664,7 +669,7 @@ fn an_abandoned_login_is_no_failure() {
     let mut desk = Desk::new(1);
     let (pool, _) = desk.pool("shop", "ann", BANK_LIMITS);
     desk.ask(pool, FIRST, 0.0);
-    assert_eq!(desk.fail(pool, FIRST, Failure::Abandoned), []);
+    assert_eq!(desk.abandon(pool, FIRST), []);
     assert_eq!(desk.ask(pool, FIRST, 0.0), OPEN);
     desk.fail(pool, FIRST, REFUSED);
     desk.bank.forgive(pool, &mut desk.calls);
@@ -673,8 +678,44 @@ fn an_abandoned_login_is_no_failure() {
     desk.fail(pool, FIRST, REFUSED);
     desk.now = at(15.0);
     desk.ask(pool, FIRST, 0.0);
-    desk.fail(pool, FIRST, Failure::Abandoned);
+    desk.abandon(pool, FIRST);
     assert_eq!(desk.ask(pool, FIRST, 0.0), OPEN);
+}
+
+/// The login failed and is told of, but its connection is not gone yet: its slot is not free.
+#[test]
+fn a_failed_login_keeps_its_slot_until_its_connection_is_gone() {
+    let mut desk = Desk::new(1);
+    let (pool, _) = desk.pool("shop", "ann", BankLimits { size: Some(1), ..BANK_LIMITS });
+    assert_eq!(desk.ask(pool, FIRST, 0.0), OPEN);
+    desk.bank.failed(pool, Failure::Connect, Arc::from(&b"Mno"[..]), desk.now, &mut desk.calls);
+    desk.now = at(15.0);
+    assert_eq!((desk.bank.open(pool), desk.ask(pool, FIRST, 0.0)), (1, Answer::Wait));
+    desk.abandon(pool, FIRST);
+    assert_eq!((desk.bank.open(pool), desk.ask(pool, FIRST, 0.0)), (0, OPEN));
+}
+
+/// Databases made from `*` come and go: what is kept of them is what is kept of those in use.
+#[test]
+fn a_pool_that_nobody_uses_is_forgotten() {
+    let mut desk = Desk::new(2);
+    let (kept, _) = desk.pool("shop", "ann", BANK_LIMITS);
+    for n in 0..10_000 {
+        let (pool, board) = desk.pool(&format!("made{n}"), "ann", BANK_LIMITS);
+        assert!(desk.bank.take_new(pool) && !desk.bank.take_new(pool));
+        assert_eq!((board.open(), board.waiting()), (0, 0), "another's board");
+        assert_eq!(desk.pool(&format!("made{n}"), "ann", BANK_LIMITS).0, pool);
+        assert_eq!(desk.ask(pool, FIRST, 0.0), OPEN);
+        desk.bank.leave_pool(pool, SECOND, &mut desk.calls);
+        desk.bank.leave_pool(pool, FIRST, &mut desk.calls);
+        assert_eq!(desk.bank.pools(), 2, "its connection is not gone yet");
+        desk.abandon(pool, FIRST);
+        assert_eq!(desk.bank.pools(), 1);
+        assert!(!desk.bank.has_db(&format!("made{n}")));
+        assert!(pool.0 <= 1, "numbers are given again");
+    }
+    assert_eq!(desk.pool("shop", "ann", BANK_LIMITS).0, kept);
+    assert_eq!((desk.bank.user_open("ann"), desk.bank.db_open("made7")), (0, 0));
 }
 
 /// A limit is lowered: the idle go at once, the linked when they come free, and no more than need be.

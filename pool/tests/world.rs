@@ -238,12 +238,13 @@ impl World {
                 1 => Failure::Login { transient: true },
                 _ => Failure::Login { transient: false },
             };
-            self.workers[me].servers.remove(&id.0);
-            self.with(me, pool, |pool, now, out| pool.lost(id, now, out));
-            let (pool, me_id) = (self.ids[pool], WorkerId(me as u16));
-            self.call(me, |bank, now, calls| {
-                bank.failed(pool, me_id, failure, error(), now, calls)
-            });
+            let bank_pool = self.ids[pool];
+            self.call(me, |bank, now, calls| bank.failed(bank_pool, failure, error(), now, calls));
+            // What was called for may have ended the attempt already.
+            if self.workers[me].servers.contains_key(&id.0) {
+                self.set(me, id, Socket::Closing { has_logged_in: false });
+                self.with(me, pool, |pool, now, out| pool.lost(id, now, out));
+            }
             return;
         }
         self.set(me, id, Socket::Free { since: self.now });
@@ -269,7 +270,7 @@ impl World {
             if has_logged_in {
                 bank.closed(pool, me_id, now, calls);
             } else {
-                bank.failed(pool, me_id, Failure::Abandoned, error(), now, calls);
+                bank.abandoned(pool, me_id, calls);
             }
         });
     }

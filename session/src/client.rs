@@ -110,6 +110,13 @@ impl ClientSide {
         }
     }
 
+    pub(crate) fn held(&self) -> Option<&[u8]> {
+        match self.stalled.as_deref() {
+            Some(Stalled::Held(held)) => Some(held),
+            _ => None,
+        }
+    }
+
     pub(crate) fn take_held(&mut self) -> Option<Vec<u8>> {
         match self.stalled.take().map(|kept| *kept) {
             Some(Stalled::Held(held)) => Some(held),

@@ -19,7 +19,7 @@ mod vars;
 pub use client::ClientSide;
 pub use flow::{Counted, Flow, Owned, Pieces};
 pub use recall::{Recalled, recall};
-pub use relay::{Heard, Said, Unlinked, from_client, from_server, unlinked};
+pub use relay::{Heard, Said, Unlinked, ends_in_goodbye, from_client, from_server, unlinked};
 pub use rules::{Fault, Mode, Rules};
 pub use server::{Found, Own, ServerSide};
 pub use statements::{Registry, Statement, Statements};

@@ -1,5 +1,6 @@
 //! One client's use of one server: what each says is read, entered in the ledger and sent on.
 
+use wire::Scanner;
 use wire::tag::client as tag;
 
 use crate::inward::Inward;
@@ -122,4 +123,22 @@ pub fn unlinked(client: &mut ClientSide, bytes: &[u8]) -> Result<Unlinked, Fault
             return Ok(Unlinked::Nothing);
         }
     }
+}
+
+/// Whether what is held of a client, by the relay or as `held` behind that, ends in its goodbye: then it said
+/// all it had to say, and is still to be answered.
+#[must_use]
+pub fn ends_in_goodbye(client: &ClientSide, held: &[u8]) -> bool {
+    let (mut scanner, kept) = match client.held() {
+        Some(kept) => (Scanner::default(), kept),
+        None => (client.scanner.clone(), &[][..]),
+    };
+    for mut rest in [kept, held] {
+        while let Ok(Some(piece)) = scanner.next(&mut rest) {
+            if piece.tag == tag::TERMINATE && piece.ends {
+                return true;
+            }
+        }
+    }
+    false
 }

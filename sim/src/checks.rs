@@ -74,6 +74,8 @@ fn slots(audits: &[Audit], net: &Net, commons: &Commons<Socket>, weather: &Weath
     let bank = commons.bank();
     bank.invariants();
     let mut pools: Vec<PoolId> = audits.iter().flat_map(|a| &a.pools).map(|pool| pool.id).collect();
+    // A pool may be swept away while a connection of it is still being closed.
+    pools.extend(audits.iter().flat_map(|a| &a.servers).map(|server| server.pool));
     pools.sort();
     pools.dedup();
     let mut booked = 0;
@@ -83,7 +85,7 @@ fn slots(audits: &[Audit], net: &Net, commons: &Commons<Socket>, weather: &Weath
         booked += open as usize;
     }
     let servers = || audits.iter().flat_map(|audit| &audit.servers);
-    let counted = servers().filter(|server| server.counts).count() + net.servers_travelling();
+    let counted = servers().count() + net.servers_travelling();
     assert_eq!(booked, counted, "slots booked, and servers that have one");
     let cancellers: usize = audits.iter().map(|audit| audit.cancellers).sum();
     let held = net.servers_held();
@@ -91,7 +93,7 @@ fn slots(audits: &[Audit], net: &Net, commons: &Commons<Socket>, weather: &Weath
         held <= counted + cancellers,
         "{held} sockets for {counted} slots and {cancellers} cancels"
     );
-    let living = servers().filter(|server| server.counts && !server.closing).count();
+    let living = servers().filter(|server| !server.closing).count();
     assert!(living <= held, "{living} servers on {held} sockets: {audits:?}\n{}", net.describe());
     if weather.db_max > 0 {
         for at in 0..weather.databases {

@@ -4,7 +4,7 @@ use io::{Conn, Driver};
 use pool::{Counts, Instant, Place, PoolId, ServerId};
 
 use crate::client::State;
-use crate::server::{self, Slot};
+use crate::server;
 use crate::worker::Worker;
 use crate::world::World;
 
@@ -46,8 +46,6 @@ pub struct ServerAudit {
     pub slot: ServerId,
     pub conn: Option<Conn>,
     pub pool: PoolId,
-    /// It has a slot in the bank.
-    pub counts: bool,
     /// The socket is being closed.
     pub closing: bool,
     pub place: Option<Place>,
@@ -82,7 +80,6 @@ impl<D: Driver, W: World> Worker<D, W> {
                 slot,
                 conn: server.conn,
                 pool: server.pool,
-                counts: server.slot != Slot::Returned,
                 closing: matches!(server.state, server::State::Closing),
                 place: self.room(server.pool).and_then(|room| room.pool.place(slot)),
             }

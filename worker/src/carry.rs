@@ -16,6 +16,9 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn with_pool(&mut self, id: PoolId, tell: impl FnOnce(&mut Pool, &mut Vec<Action>)) {
         let Some(Some(room)) = self.rooms.get_mut(id.0 as usize) else { return };
         tell(&mut room.pool, &mut self.out);
+        if !std::mem::replace(&mut room.awake, true) {
+            self.awake.push(id);
+        }
         self.orders.extend(self.out.drain(..).map(|action| (id, action)));
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use auth::{Derived, Form, JobKey, KeyRing, Secret};
-use pool::{Bank, PoolId, WorkerId};
+use pool::{Bank, BankLimits, Board, Call, PoolId, WorkerId};
 use session::Registry;
 
 use crate::inquiry::Answers;
@@ -71,6 +71,39 @@ impl<S> Commons<S> {
     #[must_use]
     pub fn workers(&self) -> u16 {
         u16::try_from(self.boxes.len()).unwrap_or(u16::MAX)
+    }
+
+    /// The pool of `database` and `user`, for one worker more, and the epoch its servers belong to there.
+    pub(crate) fn open_pool(
+        &self,
+        database: &str,
+        user: &str,
+        limits: BankLimits,
+        generation: u64,
+    ) -> (PoolId, Arc<Board>, u32) {
+        let mut bank = self.bank();
+        let (id, board) = bank.open_pool(database, user, limits);
+        if bank.take_new(id) {
+            self.memory().welcomes.remove(&id);
+        }
+        // While the bank is held: of one database, all parts of its pools live in the same epochs.
+        let epoch = self.epoch_of(database, generation);
+        (id, board, epoch)
+    }
+
+    /// `me` has its part of a pool of `database` no more. With the last of them goes what was kept of it.
+    pub(crate) fn leave_pool(
+        &self,
+        pool: PoolId,
+        me: WorkerId,
+        database: &str,
+        calls: &mut Vec<Call>,
+    ) {
+        let mut bank = self.bank();
+        bank.leave_pool(pool, me, calls);
+        if !bank.has_db(database) {
+            open(&self.epochs).databases.remove(database);
+        }
     }
 
     /// Put `mail` in the box of `to`.

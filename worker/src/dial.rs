@@ -119,17 +119,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(server) = self.servers.try_remove(entry as usize) else { return };
         let mut calls = Vec::new();
         match server.slot {
-            Slot::Returned => return,
             _ if planted::is("slot-leaks") => return,
             Slot::Open => self.commons.bank().closed(server.pool, self.me, self.now, &mut calls),
-            Slot::Asked => self.commons.bank().failed(
-                server.pool,
-                self.me,
-                Failure::Abandoned,
-                Arc::default(),
-                self.now,
-                &mut calls,
-            ),
+            Slot::Asked => self.commons.bank().abandoned(server.pool, self.me, &mut calls),
         }
         self.deliver(calls);
     }
@@ -144,8 +136,6 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.server_dies(entry, reason);
             return client.into_iter().for_each(|client| self.replica_lost(client, error.clone()));
         }
-        // The bank takes the slot back by itself when it hears of the failure.
-        server.slot = Slot::Returned;
         let failure = match &error {
             Some(body) => {
                 let transient = wire::ErrorFields::new(body).code() == b"57P03";
@@ -155,7 +145,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         };
         let text: Arc<[u8]> = error.unwrap_or_else(|| own_error(reason));
         let mut calls = Vec::new();
-        self.commons.bank().failed(pool, self.me, failure, text, self.now, &mut calls);
+        self.commons.bank().failed(pool, failure, text, self.now, &mut calls);
         if let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize) {
             room.error_is_news = true;
         }

@@ -152,6 +152,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             drop(census);
             if let Some(Some(room)) = self.rooms.get_mut(client.pool.0 as usize) {
                 room.clients -= 1;
+                room.empty_since = self.now;
             }
         }
     }
@@ -162,8 +163,14 @@ impl<D: Driver, W: World> Worker<D, W> {
         let conn = client.conn;
         let going = matches!(client.state, State::Closing);
         // One that said goodbye behind its last requests may have closed its side only: it still
-        // gets their answers.
-        if !broken && (going || client.leaving && matches!(client.state, State::Linked(_))) {
+        // gets their answers, and if it stands in line for them, its server.
+        let stays = match client.state {
+            State::Linked(_) | State::Waiting(WaitingFor::Query) => {
+                client.leaving || session::ends_in_goodbye(&client.side, &client.held)
+            }
+            _ => going,
+        };
+        if !broken && stays {
             return;
         }
         self.client_leaves(slot, Why::UnexpectedEof);

@@ -1,6 +1,7 @@
 //! One worker's part of a pool, with what it takes to serve it.
 
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::sync::Arc;
 
 use admin::StatsFacts;
@@ -44,6 +45,8 @@ pub(crate) struct Room {
     /// Clients here, in line or not.
     pub(crate) clients: u32,
     pub(crate) empty_since: Instant,
+    /// Whether it stands among those that a tick looks at.
+    pub(crate) awake: bool,
 }
 
 /// How long things may take here.
@@ -129,11 +132,11 @@ impl<D: Driver, W: World> Worker<D, W> {
             return *id;
         }
         let bank = bank_limits(&self.site.config, database, user);
-        let (id, board) = self.commons.bank().open_pool(name, user, bank);
+        let (id, board, epoch) = self.commons.open_pool(name, user, bank, self.site.generation);
         let limits = limits(&self.site.config, database, user);
         let mut pool = Pool::new(id, self.me, limits, board);
         let mut none = Vec::new();
-        pool.reconnect(self.commons.epoch_of(name, self.site.generation), self.now, &mut none);
+        pool.reconnect(epoch, self.now, &mut none);
         if self.standing.pauses(name) {
             pool.pause(self.now, &mut none);
         }
@@ -153,6 +156,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             error_is_news: false,
             clients: 0,
             empty_since: self.now,
+            awake: false,
         };
         let index = id.0 as usize;
         if self.rooms.len() <= index {
@@ -222,12 +226,12 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// Pools that nobody has used for long go, so that thousands of databases made from `*` do not
     /// add up.
-    pub(crate) fn sweep_rooms(&mut self) {
+    pub(crate) fn sweep_rooms(&mut self, some: Range<usize>) {
         let settings = &self.site.config.settings;
         let idle = |limit: Duration| (!limit.is_zero()).then_some(limit);
         let (auto, any) = (idle(settings.autodb_idle_timeout), idle(settings.pool_idle_timeout));
         let mut going = Vec::new();
-        for room in self.rooms.iter_mut().flatten() {
+        for room in self.rooms.get_mut(some).into_iter().flatten().flatten() {
             if room.clients > 0 || !room.pool.is_empty() {
                 room.empty_since = self.now;
                 continue;
@@ -249,6 +253,9 @@ impl<D: Driver, W: World> Worker<D, W> {
                 *self.former.entry(name.to_string()).or_default() += counted;
             }
             self.room_ids.remove(&(name.clone(), user.clone()));
+            let mut calls = Vec::new();
+            self.commons.leave_pool(id, self.me, &name, &mut calls);
+            self.deliver(calls);
             if listed {
                 let age = unused.as_secs();
                 self.log(
@@ -258,10 +265,15 @@ impl<D: Driver, W: World> Worker<D, W> {
                          pool idle timeout (age= {age}s)"
                     ),
                 );
-            } else if !self.rooms.iter().flatten().any(|room| room.name == name) {
+            } else if !self.has_room_of(&name) {
                 self.autodbs.remove(&name);
             }
         }
+    }
+
+    fn has_room_of(&self, name: &Arc<str>) -> bool {
+        let first = (name.clone(), Arc::from(""));
+        self.room_ids.range(first..).next().is_some_and(|((database, _), _)| database == name)
     }
 
     /// A server came for a pool that this worker has not used yet.

@@ -67,8 +67,6 @@ pub(crate) enum Slot {
     Asked,
     /// Logged in.
     Open,
-    /// The bank has it back already.
-    Returned,
 }
 
 /// Where a server is in its life. What it does once logged in is the pool's to know.

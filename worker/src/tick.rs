@@ -1,5 +1,7 @@
 //! What has a deadline. Twenty times a second everything that may be late is looked at.
 
+use std::ops::Range;
+
 use io::Driver;
 use pool::{Duration, Instant, PoolId};
 
@@ -11,6 +13,9 @@ use crate::world::World;
 
 /// How often a pool below its min_pool_size is topped up, and stats and orders are looked at.
 const MAINTENANCE: Duration = Duration::from_millis(300);
+
+/// How many pools are looked at in one go for that. With more, it takes its turns.
+const ROOMS_AT_ONCE: usize = 1024;
 
 impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn tick(&mut self) {
@@ -24,10 +29,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.tick_suspend();
         if self.now >= self.next_maintenance {
             self.next_maintenance = self.now.after(MAINTENANCE);
-            self.top_up();
+            let some = self.some_rooms();
+            self.top_up(some.clone());
             self.tick_replicas();
             self.fast_close();
-            self.sweep_rooms();
+            self.sweep_rooms(some);
             self.tick_zones();
         }
         self.tick_stats();
@@ -37,14 +43,32 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn tick_rooms(&mut self) {
         let now = self.now;
-        for index in 0..self.rooms.len() {
-            let Some(room) = &self.rooms[index] else { continue };
+        let mut index = 0;
+        // A pool without servers and without a line has nothing to be late with: of many thousands,
+        // only those in use are looked at.
+        while let Some(id) = self.awake.get(index).copied() {
+            let Some(Some(room)) = self.rooms.get_mut(id.0 as usize) else {
+                self.awake.swap_remove(index);
+                continue;
+            };
             if room.pool.deadline().is_some_and(|deadline| deadline <= now) {
-                let id = room.pool.id();
                 self.with_pool(id, |pool, out| pool.tick(now, out));
                 self.carry_out();
+            } else if room.pool.is_empty() {
+                room.awake = false;
+                room.empty_since = now;
+                self.awake.swap_remove(index);
+                continue;
             }
+            index += 1;
         }
+    }
+
+    /// The next rooms in turn to be looked at for what is not urgent: all of them, as a rule.
+    fn some_rooms(&mut self) -> Range<usize> {
+        let from = if self.next_room < self.rooms.len() { self.next_room } else { 0 };
+        self.next_room = self.rooms.len().min(from + ROOMS_AT_ONCE);
+        from..self.next_room
     }
 
     fn tick_clients(&mut self) {
@@ -177,9 +201,9 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// Pools below their min_pool_size get another server.
-    fn top_up(&mut self) {
-        for index in 0..self.rooms.len() {
-            let Some(room) = &self.rooms[index] else { continue };
+    fn top_up(&mut self, some: Range<usize>) {
+        for index in some {
+            let Some(Some(room)) = self.rooms.get(index) else { continue };
             if !room.pool.is_below_min() || room.pool.is_paused() || !self.is_kept_warm(room) {
                 continue;
             }

@@ -53,6 +53,10 @@ pub struct Worker<D: Driver, W> {
     /// This worker's part of each pool, by the bank's number.
     pub(crate) rooms: Vec<Option<Box<Room>>>,
     pub(crate) room_ids: BTreeMap<(Arc<str>, Arc<str>), PoolId>,
+    /// The pools that have a server or somebody in line, and those that had until just now.
+    pub(crate) awake: Vec<PoolId>,
+    /// Where in `rooms` the next look at what is not urgent begins.
+    pub(crate) next_room: usize,
     pub(crate) statements: Statements,
     pub(crate) flow: Flow,
     /// What the pools ordered and is yet to be carried out.
@@ -124,6 +128,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             inquiry_ids: BTreeMap::new(),
             rooms: Vec::new(),
             room_ids: BTreeMap::new(),
+            awake: Vec::new(),
+            next_room: 0,
             statements,
             flow: Flow::default(),
             orders: VecDeque::new(),

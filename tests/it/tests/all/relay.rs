@@ -345,6 +345,32 @@ fn b13_a_terminate_behind_a_request_does_not_swallow_its_reply() {
     }
 }
 
+/// The same, while it stands in line for a server, and with its side of the connection closed.
+#[test]
+fn b13_a_goodbye_in_line_does_not_leave_the_line() {
+    howdah_only!("others drop the request, unanswered");
+    let world = World::pool(1);
+    let (mut holder, mut witness) = (world.client(), world.direct());
+    holder.run("CREATE TABLE t (n int)");
+    holder.run("BEGIN");
+    let mut simple = world.client();
+    simple.send(&[query("INSERT INTO t VALUES (1)"), terminate()].concat());
+    simple.half_close();
+    let mut extended_client = world.client();
+    extended_client.send(&extended("INSERT INTO t VALUES (2)", &[]));
+    extended_client.send(&[sync(), terminate()].concat());
+    extended_client.half_close();
+    // One that just goes has said nothing that anybody waits for.
+    let gone = world.client();
+    eventually("both wait", || world.pools("cl_waiting") == "2");
+    drop(gone);
+    holder.run("COMMIT");
+    assert_eq!(simple.until_closed().tags(), "CZ");
+    assert_eq!(extended_client.until_closed().tags(), "12nCZ");
+    assert_eq!(witness.value("SELECT sum(n) FROM t"), "3");
+    assert_eq!(holder.value("SELECT 'next'"), "next");
+}
+
 #[test]
 fn b14_a_notification_to_an_idle_server_reaches_nobody_else() {
     let world = World::pool(1);

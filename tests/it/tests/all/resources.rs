@@ -1,9 +1,9 @@
 //! When memory, descriptors or patience run short, the others are served.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harness::say::{copy_data, extended, query, sync};
-use harness::{Raw, World, eventually, seconds, took};
+use harness::{FakeServer, Heard, Raw, Setup, World, eventually, seconds, took};
 
 #[test]
 fn a_slow_reader_of_100_megabytes_costs_no_memory_and_holds_nobody_up() {
@@ -24,6 +24,50 @@ fn a_slow_reader_of_100_megabytes_costs_no_memory_and_holds_nobody_up() {
     assert!(most < before + 16_000, "memory grew from {before} to {most} kB");
     let (rest, whole) = (slow.swallow(usize::MAX / 2, seconds(20.0)).len(), 100_000 * 50);
     assert!(rest + whole > 100_000_000, "{}", rest + whole);
+}
+
+/// 50,000 databases are configured and 1,000 in use: what is done twenty times a second on each worker
+/// takes less than a millisecond of its time.
+#[test]
+fn e17_many_pools_cost_little_upkeep() {
+    howdah_only!("others look at all of them");
+    let server = FakeServer::start(|mut guest| {
+        if guest.admit().is_some() {
+            guest.serve();
+        }
+    });
+    let line = |n: usize| format!("db{n} = {}\n", server.target());
+    let databases = format!("[databases]\n{}", (0..50_000).map(line).collect::<String>());
+    let setup = Setup::new().set("max_client_conn", 5000).set("server_idle_timeout", 3600);
+    let howdah = setup.set("auth_type", "trust").tail(&databases).start();
+    let enter = |n: usize| howdah.login("app", "", &format!("db{n}")).enter();
+    // Pools that were used once, and have nobody and nothing now.
+    for n in 1000..2000 {
+        enter(n).leave();
+    }
+    let mut clients: Vec<_> = (0..1000).map(enter).collect();
+    let cpu = || {
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", howdah.pid())).expect("it lives");
+        let behind_name = stat.rsplit(')').next().unwrap_or_default();
+        let ticks: f64 = behind_name
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .map(|ticks| ticks.parse::<f64>().expect("a number"))
+            .sum();
+        seconds(ticks / 100.0)
+    };
+    let upkeep = || {
+        let (before, since) = (cpu(), Instant::now());
+        while since.elapsed() < seconds(2.0) {
+            assert!(matches!(clients[0].hear(seconds(2.0)), Heard::Quiet));
+        }
+        let rounds = since.elapsed().as_secs_f64() * 20.0 * 2.0;
+        (cpu() - before).div_f64(rounds)
+    };
+    let best = std::iter::repeat_with(upkeep).take(3).min().expect("three");
+    assert!(best < Duration::from_millis(1), "{best:?}");
 }
 
 #[test]
