@@ -13,6 +13,7 @@ use crate::load::{self, Plan, Stage, Tally};
 use crate::noise::{Machine, Noise};
 use crate::pooler::{Auth, Kind, Pooler, Running, Setup};
 use crate::process;
+use crate::quota::Quota;
 use crate::sample::Sample;
 use crate::script::Workload;
 use crate::tidy::Folder;
@@ -32,6 +33,8 @@ pub struct Conditions {
     pub at_once: usize,
     /// Cores for the pooler.
     pub pooler_cores: usize,
+    /// What each of the pooler's worker threads may have of a core, in percent, if not all.
+    pub quota: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,8 +48,12 @@ pub struct Scene {
     pub pooler: Running,
     pub stage: Arc<Stage>,
     loads: Vec<JoinHandle<anyhow::Result<Tally>>>,
+    quota: Option<Quota>,
     _folder: Folder,
 }
+
+/// What the names of howdah's worker threads begin with.
+const WORKERS: &str = "worker-";
 
 const WARM_UP: Duration = Duration::from_millis(700);
 const LOGIN_PATIENCE: Duration = Duration::from_secs(60);
@@ -87,15 +94,20 @@ impl Scene {
             auth: conditions.auth,
             cores: pooler_cores,
         };
-        let mut scene = Self { pooler: pooler.start(&setup)?, stage, loads, _folder: folder };
+        let pooler = pooler.start(&setup)?;
+        let mut scene = Self { pooler, stage, loads, quota: None, _folder: folder };
         scene.stage.open.store(true, Ordering::Relaxed);
         scene.await_logins(conditions.clients)?;
+        if let (Some(percent), Some(pid)) = (conditions.quota, scene.pooler.pid()) {
+            scene.quota = Some(Quota::hold(pid, WORKERS, percent)?);
+        }
         Ok(scene)
     }
 
     /// Ends the load and hands out what it saw.
     pub fn strike(mut self) -> anyhow::Result<Vec<Tally>> {
         self.stage.over.store(true, Ordering::Relaxed);
+        drop(self.quota.take());
         self.loads.drain(..).map(join).collect()
     }
 

@@ -14,6 +14,7 @@ pub mod pgbench;
 pub mod pooler;
 pub mod postgres;
 pub mod process;
+pub mod quota;
 pub mod real;
 pub mod ring;
 pub mod sample;

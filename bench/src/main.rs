@@ -63,12 +63,13 @@ fn run_canned(options: &Options, workloads: &[Workload]) -> anyhow::Result<()> {
     for workload in asked {
         let conditions = canned_conditions(options, *workload, 50);
         let title = format!(
-            "canned backend, {}, {} clients, pool {}, {:?}, {} cores",
+            "canned backend, {}, {} clients, pool {}, {:?}, {} cores{}",
             workload.name(),
             conditions.clients,
             conditions.pool,
             options.sockets,
             process::cores()?.len(),
+            options.quota.map_or(String::new(), |part| format!(", {part} % of one per worker")),
         );
         eprintln!("{title}");
         let rows = compare::run(&poolers(options), options.rounds(), |pooler| {
@@ -79,12 +80,18 @@ fn run_canned(options: &Options, workloads: &[Workload]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same pooler with one worker and with two.
+/// The same pooler with one worker and with two: what sharing costs per transaction, and, with the workers held
+/// to a part of a core each, what a second one brings where the load does not take its core.
 fn run_workers(options: &Options) -> anyhow::Result<()> {
     let workers = if options.workers.len() > 1 { options.workers.clone() } else { vec![1, 2] };
     let baseline = format!("howdah ×{}", workers[0]);
     let only = vec!["howdah".to_owned()];
-    run_canned(&Options { workers, baseline, only, ..options.clone() }, &[Workload::Simple])
+    let free = Options { workers, baseline, only, ..options.clone() };
+    if options.quota.is_none() {
+        run_canned(&free, &[Workload::Simple])?;
+    }
+    let quota = options.quota.or(Some(20.0));
+    run_canned(&Options { quota, ..free }, &[Workload::Simple])
 }
 
 fn run_memory(options: &Options) -> anyhow::Result<()> {
@@ -145,6 +152,7 @@ fn canned_conditions(options: &Options, workload: Workload, clients: usize) -> C
         loads: options.loads,
         at_once: usize::MAX,
         pooler_cores: options.workers.iter().copied().max().unwrap_or(1),
+        quota: options.quota,
     }
 }
 

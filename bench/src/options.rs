@@ -24,6 +24,7 @@ pub(crate) struct Options {
     pub(crate) rounds: usize,
     pub(crate) retakes: usize,
     pub(crate) loads: usize,
+    pub(crate) quota: Option<f64>,
     pub(crate) sockets: Sockets,
     pub(crate) auth: Auth,
     pub(crate) only: Vec<String>,
@@ -44,7 +45,7 @@ runs
   real       pgbench against a PostgreSQL of its own
   memory     resident bytes per idle, authenticated client (5,000 unless --clients)
   fairness   500 clients on 20 servers, canned
-  workers    one worker against two, canned
+  workers    one worker against two, canned: on all cores, then with a part of a core for each worker
   all        the figures of docs/benchmarks.md, in order
   floor LISTEN SERVER   only forward (ports, or /folder:port)
 
@@ -56,6 +57,7 @@ options
   --unix            unix sockets on both sides
   --auth NAME       trust, md5, scram-sha-256 (pgbench only)
   --loads N         threads of load, 1
+  --quota PERCENT   of a core for each worker thread of howdah (root, cgroup v1); workers: 20
   --workers N[,N]   howdah's workers, 1; several make several rows
   --io-driver NAME  howdah's io_driver
   --howdah PATH     else beside this program, else on the PATH
@@ -112,6 +114,7 @@ impl Options {
             "rounds" => self.rounds = number()?,
             "retakes" => self.retakes = number()?,
             "loads" => self.loads = number()?.max(1),
+            "quota" => self.quota = Some(value.parse().with_context(unknown)?),
             "auth" => self.auth = Auth::by_name(&value).with_context(unknown)?,
             "only" => self.only = value.split(',').map(str::to_owned).collect(),
             "baseline" => self.baseline = value,
@@ -153,6 +156,7 @@ impl Default for Options {
             rounds: 5,
             retakes: 2,
             loads: 1,
+            quota: None,
             sockets: Sockets::Tcp,
             auth: Auth::Trust,
             only: Vec::new(),

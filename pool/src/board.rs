@@ -59,6 +59,8 @@ struct Post {
     /// Since when the head of the line waits. Means nothing when nobody waits.
     oldest: AtomicU64,
     waiting: AtomicU32,
+    /// How long those who were served last had waited, smoothed, in nanoseconds.
+    served_after: AtomicU64,
     /// Servers on their way here from other workers, and promised ones.
     coming: AtomicU32,
     /// Servers at rest, checked or not.
@@ -66,6 +68,9 @@ struct Post {
     /// Since when the longest idle one rests. Means nothing when none does.
     idle_since: AtomicU64,
 }
+
+/// Over about so many who were served.
+const SMOOTHING: u64 = 16;
 
 impl Board {
     /// A board for `workers` workers, without limits.
@@ -165,13 +170,25 @@ impl Board {
         self.eldest(me, elder)
     }
 
-    /// How long the head of `other`'s line has waited; zero if nobody waits there.
-    pub(crate) fn head_wait(&self, other: WorkerId, now: Instant) -> Duration {
+    /// How long those wait that are served on `other`, or its head has waited already if that is longer;
+    /// zero if nobody waits there.
+    pub(crate) fn wait_of(&self, other: WorkerId, now: Instant) -> Duration {
         let post = self.post(other);
         if post.waiting.load(Relaxed) == 0 {
             return Duration::ZERO;
         }
-        now.since(Instant(post.oldest.load(Relaxed)))
+        let so_far = now.since(Instant(post.oldest.load(Relaxed)));
+        so_far.max(Duration::from_nanos(post.served_after.load(Relaxed)))
+    }
+
+    /// Somebody is served here who has waited so long. Returns what that comes to, smoothed.
+    pub(crate) fn show_served(&self, me: WorkerId, wait: Duration) -> Duration {
+        let post = self.post(me);
+        let before = post.served_after.load(Relaxed);
+        let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        let smoothed = before - before / SMOOTHING + wait / SMOOTHING;
+        post.served_after.store(smoothed, Relaxed);
+        Duration::from_nanos(smoothed)
     }
 
     /// How many servers rest with `other`.

@@ -718,14 +718,18 @@ impl Pool {
     /// Compares our line with that of another worker, and adds up the differences: a worker that is behind
     /// by much, all in all, and to which nothing is coming. Without it a split of the servers that makes
     /// one line wait a little longer, by less than a move is worth, would stay for ever.
+    ///
+    /// Compared is how long those had waited that were served last: the head that is seen elsewhere still
+    /// waits, and would make us believe that it is better off than it is.
     fn laggard(&mut self, wait: Duration, now: Instant) -> Option<WorkerId> {
+        let wait = self.board.show_served(self.me, wait);
         let workers = self.board.workers();
         self.lag.sums.resize(workers, 0);
         let next = (usize::from(self.lag.next) + 1) % workers;
         let other = if next == usize::from(self.me.0) { (next + 1) % workers } else { next };
         let other = WorkerId(other as u16);
         self.lag.next = other.0;
-        let theirs = self.board.head_wait(other, now);
+        let theirs = self.board.wait_of(other, now);
         let sum = &mut self.lag.sums[usize::from(other.0)];
         *sum = (*sum + difference(theirs, wait)).max(-LAG_MAX);
         if *sum < LAG_MAX {

@@ -140,7 +140,7 @@ impl World {
             }
             Event::Arrives { me, server } => {
                 let opened = Instant(0);
-                self.with(me, |pool, out| pool.arrived(ServerId(server), opened, 0, now, out));
+                self.with(me, |pool, out| pool.arrived(ServerId(server), opened, 1, now, out));
             }
             Event::Nudged { me, from } => {
                 self.with(me, |pool, out| pool.nudged(WorkerId(from), now, out));
