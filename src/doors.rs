@@ -22,8 +22,13 @@ pub(crate) fn open(settings: &Settings, told: &mut Vec<String>) -> Result<Vec<Do
         return Ok(doors);
     }
     let backlog = settings.listen_backlog;
+    let mut known = std::collections::BTreeSet::new();
     for host in settings.listen_addr.iter() {
         for address in addresses(host, settings.listen_port, told) {
+            // Two names may well mean the same address.
+            if !known.insert(address) {
+                continue;
+            }
             match io::listen_tcp(address, backlog, settings.so_reuseport) {
                 Ok(socket) => doors.push(Door {
                     socket,

@@ -187,7 +187,7 @@ fn prepare(
     pen.say(
         Level::Log,
         format_args!(
-            "process up: {}, Howdah {}, libevent none (epoll), adns: getaddrinfo, tls: none",
+            "process up: {}, Howdah {}, libevent none (epoll), adns: hickory, tls: none",
             admin::VERSION_COMPAT,
             env!("CARGO_PKG_VERSION")
         ),

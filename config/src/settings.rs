@@ -300,8 +300,7 @@ settings! {
         "Facility of the lines in syslog: auth, authpriv, daemon, user, local0 to local7.";
     syslog_ident: String, Text, "pgbouncer", Yes, Now,
         "Name under which lines appear in syslog.";
-    tcp_defer_accept: u32, ANY, "1", Yes,
-        NotYet("connections are accepted at once for now"),
+    tcp_defer_accept: u32, ANY, "1", Yes, Now,
         "Anything but 0 lets the kernel hold back connections that have sent nothing.";
     tcp_keepalive: bool, Flag, "1", Yes, Now,
         "1 turns TCP keepalive on.";

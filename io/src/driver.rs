@@ -91,7 +91,7 @@ pub trait Driver {
     /// Accept again after `AcceptFailed`.
     fn listen_again(&mut self, listener: Listener);
 
-    /// Close a listening socket.
+    /// Close a listening socket. Those whom the kernel has connected by it are accepted first.
     fn unlisten(&mut self, listener: Listener);
 
     /// Hand everything queued to the kernel at once, then collect what is done: wait for the first
@@ -112,7 +112,7 @@ pub trait Driver {
         Buffers::default()
     }
 
-    /// New socket options, for sockets adopted or dialled from now on.
+    /// New socket options, for sockets adopted or dialled from now on, and for those that listen.
     fn tune(&mut self, tuning: &Tuning);
 }
 
@@ -154,6 +154,11 @@ pub struct Tuning {
     pub user_timeout_ms: u32,
     /// `tcp_socket_buffer`, in bytes; 0 leaves the system's own.
     pub socket_buffer: u32,
+    /// `tcp_defer_accept`: clients are accepted once they have said something.
+    pub defer_accept: bool,
+    /// Where other processes listen on the same port, whoever dials is left to them. Those who are
+    /// connecting already still come in.
+    pub turn_away: bool,
     /// More than this unsent, in bytes, and the worker stops reading from the other side.
     pub high_water: usize,
     /// At this or below, in bytes, it goes on: [`Done::Drained`].
@@ -169,6 +174,8 @@ impl Default for Tuning {
             keepcnt: 0,
             user_timeout_ms: 0,
             socket_buffer: 0,
+            defer_accept: false,
+            turn_away: false,
             high_water: 128 * 1024,
             low_water: 32 * 1024,
         }

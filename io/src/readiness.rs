@@ -585,12 +585,15 @@ impl Driver for Readiness {
 
     fn listen(&mut self, socket: Socket) -> Listener {
         let listener = Listener(self.ears.len() as u32);
+        let shares_port = socket.shares_port;
         let fd = OwnedFd::from(socket);
         let token = About::Ear(listener).pack();
         let source = fd.as_raw_fd();
         let watched =
             self.poll.registry().register(&mut SourceFd(&source), token, Interest::READABLE);
-        self.ears.push(Ear::new(fd, watched.err()));
+        let ear = Ear::new(fd, shares_port, watched.err());
+        ear.tune(&self.tuning);
+        self.ears.push(ear);
         self.ears_unsettled = true;
         listener
     }
@@ -604,7 +607,8 @@ impl Driver for Readiness {
 
     fn unlisten(&mut self, listener: Listener) {
         if let Some(ear) = self.ears.get_mut(listener.0 as usize) {
-            ear.close();
+            ear.closing = true;
+            self.ears_unsettled = true;
         }
     }
 
@@ -641,6 +645,7 @@ impl Driver for Readiness {
 
     fn tune(&mut self, tuning: &Tuning) {
         self.tuning = tuning.clone();
+        self.ears.iter().for_each(|ear| ear.tune(tuning));
     }
 }
 

@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, Shutdown};
+use rustix::net::{RecvFlags, Shutdown, SocketFlags, accept_with};
 use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 
 use crate::{Address, Ends, Tuning};
@@ -21,6 +21,8 @@ pub struct Socket {
     fd: OwnedFd,
     /// Came out of a driver by `detach`: its options are set.
     tuned: bool,
+    /// Listens, and other processes may do so on the same port.
+    pub(crate) shares_port: bool,
 }
 
 impl Socket {
@@ -31,11 +33,11 @@ impl Socket {
 
     /// `fd` is non-blocking already.
     pub(crate) fn accepted(fd: OwnedFd) -> Self {
-        Self { fd, tuned: false }
+        Self { fd, tuned: false, shares_port: false }
     }
 
     pub(crate) fn detached(fd: OwnedFd) -> Self {
-        Self { fd, tuned: true }
+        Self { fd, tuned: true, shares_port: false }
     }
 
     /// The file descriptor, with the options that `tuning` asks for.
@@ -70,7 +72,7 @@ impl From<OwnedFd> for Socket {
     fn from(fd: OwnedFd) -> Self {
         // Cannot fail on an open socket; and if it did, io_uring does not mind.
         let _ = SockRef::from(&fd).set_nonblocking(true);
-        Self { fd, tuned: false }
+        Self { fd, tuned: false, shares_port: false }
     }
 }
 
@@ -98,7 +100,7 @@ pub fn listen_tcp(address: SocketAddr, backlog: u32, reuse_port: bool) -> io::Re
         socket.set_only_v6(true)?;
     }
     socket.bind(&address.into())?;
-    listen(socket, backlog)
+    Ok(Socket { shares_port: reuse_port, ..listen(socket, backlog)? })
 }
 
 /// A unix listener at `path`, or in the abstract namespace if it starts with `@`.
@@ -213,6 +215,66 @@ fn tune(fd: BorrowedFd<'_>, tuning: &Tuning) {
         let _ = socket.set_recv_buffer_size(bytes);
         let _ = socket.set_send_buffer_size(bytes);
     }
+}
+
+/// More than the kernel ever keeps in a backlog.
+const BACKLOG_MAX: usize = 1 << 16;
+
+/// Those whom the kernel has connected by `fd`, and whom closing it would reset.
+pub(crate) fn backlog(fd: BorrowedFd<'_>) -> impl Iterator<Item = (Socket, Ends)> {
+    let next = move |_| accept_with(fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok();
+    // Of one that has gone already nobody knows the ends.
+    (0..BACKLOG_MAX).map_while(next).filter_map(|fd| {
+        let socket = Socket::accepted(fd);
+        socket.ends().ok().map(|ends| (socket, ends))
+    })
+}
+
+/// How long clients who send nothing are held back at most, as PgBouncer has it.
+const DEFER_ACCEPT_S: libc::c_int = 45;
+
+/// Set what `tuning` asks of a socket that listens. A unix socket knows none of it.
+pub(crate) fn tune_listener(fd: BorrowedFd<'_>, shares_port: bool, tuning: &Tuning) {
+    let leaving = tuning.turn_away && shares_port;
+    let defer = if tuning.defer_accept && !leaving { DEFER_ACCEPT_S } else { 0 };
+    // SAFETY: the option is an int.
+    unsafe { set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &defer) };
+    if leaving {
+        turn_away(fd);
+    }
+}
+
+/// Let nobody new in by `fd`: the kernel drops the first packet of whoever dials, who dials again within
+/// a second and by then finds another process on the port. Those it has begun to connect still come in. Had
+/// we closed at once, it would have reset them, and all it had connected already.
+fn turn_away(fd: BorrowedFd<'_>) {
+    const FLAGS_AT: u32 = 13;
+    const SYN: u32 = 0x02;
+    const SYN_OR_ACK: u32 = 0x12;
+    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    // The packet begins with the TCP header.
+    let mut steps = [
+        step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 0, FLAGS_AT),
+        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, SYN_OR_ACK),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, SYN),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the option is a sock_fprog, whose steps outlive the call; the kernel copies them.
+    unsafe { set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program) };
+}
+
+/// Where it fails, the socket stays as it was, and does.
+///
+/// # Safety
+/// `T` is what the kernel reads for this option.
+unsafe fn set_option<T>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: &T) {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is as long as we say.
+    unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length)
+    };
 }
 
 /// Who is at the two ends of `fd`.

@@ -154,7 +154,7 @@ impl Uring {
             self.hang_bell();
         }
         if self.ears_unsettled {
-            self.settle_ears();
+            self.settle_ears(done);
         }
         if self.lender.is_low() {
             self.lender.grow();
@@ -685,7 +685,7 @@ impl Driver for Uring {
     }
 
     fn listen(&mut self, socket: Socket) -> Listener {
-        self.ears.push(Ear::new(socket.into()));
+        self.ears.push(Ear::new(socket, &self.tuning));
         self.ears_unsettled = true;
         Listener((self.ears.len() - 1) as u32)
     }
@@ -736,6 +736,7 @@ impl Driver for Uring {
 
     fn tune(&mut self, tuning: &Tuning) {
         self.tuning = tuning.clone();
+        self.ears.iter().for_each(|ear| ear.tune(tuning));
     }
 }
 

@@ -2,7 +2,7 @@
 //! or leaves, and when a server is opened, closed or moved.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use auth::{Derived, Form, JobKey, KeyRing, Secret};
@@ -25,6 +25,8 @@ pub struct Commons<S> {
     names: Mutex<Names>,
     /// Clients per worker, for dealing out new ones evenly.
     loads: Vec<AtomicU32>,
+    /// On the way out: nobody comes in any more.
+    doors_shut: AtomicBool,
     socket_ids: AtomicU64,
     epochs: Mutex<Epochs>,
     /// Held while an order is put into all boxes.
@@ -45,6 +47,7 @@ impl<S> Commons<S> {
             census: Mutex::default(),
             memory: Mutex::default(),
             names: Mutex::default(),
+            doors_shut: AtomicBool::new(false),
             socket_ids: AtomicU64::new(1),
             epochs: Mutex::default(),
             ordering: Mutex::default(),
@@ -174,6 +177,22 @@ impl<S> Commons<S> {
         let worker = least.map_or(0, |(worker, _)| worker);
         self.loads[worker].fetch_add(1, Ordering::Relaxed);
         WorkerId(u16::try_from(worker).unwrap_or(0))
+    }
+
+    /// Clients that were dealt to `worker`, and are not gone.
+    #[must_use]
+    pub(crate) fn load(&self, worker: WorkerId) -> usize {
+        self.loads[usize::from(worker.0)].load(Ordering::SeqCst) as usize
+    }
+
+    /// All who came in have been dealt out.
+    pub(crate) fn shut_doors(&self) {
+        self.doors_shut.store(true, Ordering::SeqCst);
+    }
+
+    #[must_use]
+    pub(crate) fn doors_are_shut(&self) -> bool {
+        self.doors_shut.load(Ordering::SeqCst)
     }
 
     /// A client of `worker` is gone.

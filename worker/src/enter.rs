@@ -15,7 +15,6 @@ use crate::inquiry::Question;
 use crate::log::Level;
 use crate::mail::{Mail, Party};
 use crate::method::Way;
-use crate::order::Shutdown;
 use crate::slot;
 use crate::worker::{Role, Worker};
 use crate::world::{Errand, World};
@@ -235,7 +234,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.log_login_attempt(slot, &database, &user);
 
         let role = if console { site.role(&user, own_uid) } else { admin::Role::Nobody };
-        if self.standing.shutdown.is_some() && role != admin::Role::Admin {
+        if self.is_too_late(slot) && role != admin::Role::Admin {
             return Err("pooler is shutting down".to_owned());
         }
         let settings = &site.config.settings;
@@ -452,19 +451,5 @@ impl<D: Driver, W: World> Worker<D, W> {
         let name = if name.is_empty() { b"app".to_vec() } else { name };
         let value = [&name[..], b" - ", host.as_bytes()].concat();
         settings.push(("application_name".to_owned(), value));
-    }
-
-    pub(crate) fn close_doors(&mut self, how: Shutdown) {
-        // The unix socket stays, for admins who want to watch.
-        let keep = how != Shutdown::Immediate;
-        let doors = std::mem::take(&mut self.doors);
-        for (listener, door) in doors {
-            if keep && door.is_unix {
-                self.doors.push((listener, door));
-            } else {
-                self.driver.unlisten(listener);
-                self.log(Level::Log, format_args!("stopped listening on {}", door.name));
-            }
-        }
     }
 }

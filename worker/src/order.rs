@@ -217,6 +217,12 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     fn may_go(&self, how: Shutdown) -> bool {
+        // Others may still be coming in: through the door, or by mail.
+        if how != Shutdown::Immediate
+            && !(self.commons.doors_are_shut() && self.commons.load(self.me) == self.clients.len())
+        {
+            return false;
+        }
         match how {
             Shutdown::Immediate => true,
             Shutdown::WaitForClients => {
@@ -356,7 +362,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     fn shut_down(&mut self, how: Shutdown) {
         self.standing.shutdown = Some(how);
         if how != Shutdown::Immediate {
-            self.close_doors(how);
+            self.tune();
+            self.close_doors();
         }
         if how == Shutdown::WaitForServers {
             self.pause(&None);

@@ -66,6 +66,8 @@ pub struct Worker<D: Driver, W> {
     /// What of it does not come from a server.
     later: Vec<Done<D::Socket>>,
     pub(crate) doors: Vec<(Listener, Door)>,
+    /// Since then, whoever dials is left to the other processes on the port.
+    pub(crate) turning_away: Option<Instant>,
     pub(crate) asks: Asks,
     pub(crate) standing: Standing,
     /// Which client has which cancel key.
@@ -137,6 +139,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             done: Vec::new(),
             later: Vec::new(),
             doors: Vec::new(),
+            turning_away: None,
             asks: Asks::default(),
             standing: Standing::default(),
             keys: HashMap::new(),
@@ -251,6 +254,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             keepcnt: settings.tcp_keepcnt,
             user_timeout_ms: settings.tcp_user_timeout,
             socket_buffer: settings.tcp_socket_buffer,
+            defer_accept: settings.tcp_defer_accept != 0 && self.standing.shutdown.is_none(),
+            turn_away: self.turning_away.is_some(),
             ..Tuning::default()
         };
         self.high_water = tuning.high_water;

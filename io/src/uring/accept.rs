@@ -1,6 +1,6 @@
 //! Listening sockets of the io_uring driver.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode};
@@ -8,13 +8,14 @@ use io_uring::{cqueue, opcode};
 use super::ring::Completion;
 use super::token::{Order, Token};
 use super::{Flying, Uring};
-use crate::{Done, Listener, Socket};
+use crate::{Done, Listener, Socket, Tuning};
 
 /// One listening socket.
 #[derive(Debug)]
 pub(super) struct Ear {
     /// `None` once it is closed.
     fd: Option<OwnedFd>,
+    shares_port: bool,
     accepting: Flying,
     /// `AcceptFailed` was said, and `listen_again` not yet.
     pub(super) resting: bool,
@@ -22,29 +23,43 @@ pub(super) struct Ear {
 }
 
 impl Ear {
-    pub(super) fn new(fd: OwnedFd) -> Self {
-        Self { fd: Some(fd), accepting: Flying::No, resting: false, closing: false }
+    pub(super) fn new(socket: Socket, tuning: &Tuning) -> Self {
+        let shares_port = socket.shares_port;
+        let fd = Some(socket.into());
+        let ear = Self { fd, shares_port, accepting: Flying::No, resting: false, closing: false };
+        ear.tune(tuning);
+        ear
+    }
+
+    pub(super) fn tune(&self, tuning: &Tuning) {
+        if let Some(fd) = &self.fd {
+            crate::socket::tune_listener(fd.as_fd(), self.shares_port, tuning);
+        }
     }
 }
 
 impl Uring {
     /// Accept where that is wanted, and stop and close where it is not.
-    pub(super) fn settle_ears(&mut self) {
+    pub(super) fn settle_ears(&mut self, done: &mut Vec<Done<Socket>>) {
         self.ears_unsettled = false;
         for index in 0..self.ears.len() {
-            let settled = self.settle_ear(index);
+            let settled = self.settle_ear(index, done);
             self.ears_unsettled |= !settled;
         }
         self.hurry |= self.ears_unsettled;
     }
 
     /// False if the ring had no room for it.
-    fn settle_ear(&mut self, index: usize) -> bool {
+    fn settle_ear(&mut self, index: usize, done: &mut Vec<Done<Socket>>) -> bool {
         let ear = &mut self.ears[index];
         let Some(fd) = &ear.fd else { return true };
         let token = Token { of: Order::Accept, generation: 0, slot: index as u32 }.pack();
         match ear.accepting {
             Flying::No if ear.closing => {
+                let listener = Listener(index as u32);
+                for (socket, ends) in crate::socket::backlog(fd.as_fd()) {
+                    done.push(Done::Accepted { listener, socket, ends });
+                }
                 ear.fd = None;
                 true
             }

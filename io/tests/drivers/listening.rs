@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use io::{Address, Driver, Kind, Tuning};
 use socket2::SockRef;
@@ -47,7 +48,7 @@ fn echo_over_unix(world: &mut World, name: &str, mut client: impl FnMut() -> Uni
     let near = world.adopt(socket);
     far.write_all(b"hello").unwrap();
     world.until("hello", |world| world.said(near).count == 5);
-    world.turn(std::time::Duration::ZERO);
+    world.turn(Duration::ZERO);
     let mut back = [0; 5];
     far.read_exact(&mut back).unwrap();
     assert_eq!(&back, b"hello");
@@ -102,6 +103,60 @@ fn a_unix_socket_in_the_abstract() {
         echo_over_unix(world, &at_name, || {
             UnixStream::connect_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap()
         });
+    });
+}
+
+#[test]
+fn who_says_nothing_is_not_accepted_where_that_is_asked_for() {
+    over_each(|world| {
+        world.driver.tune(&Tuning { defer_accept: true, ..Tuning::default() });
+        let socket = io::listen_tcp(anywhere(), 10, false).unwrap();
+        let to = SockRef::from(&socket).local_addr().unwrap().as_socket().unwrap();
+        world.driver.listen(socket);
+        let (mut speaks, _silent) =
+            (TcpStream::connect(to).unwrap(), TcpStream::connect(to).unwrap());
+        speaks.write_all(b"x").unwrap();
+        world.until("one is accepted", |world| !world.accepted.is_empty());
+        let (_, _, ends) = world.accepted.remove(0);
+        assert_eq!(ends.peer, Address::Inet(speaks.local_addr().unwrap()));
+        world.driver.tune(&Tuning::default());
+        let late = TcpStream::connect(to).unwrap();
+        world.until("another is", |world| !world.accepted.is_empty());
+        let (_, _, ends) = world.accepted.remove(0);
+        assert_eq!(ends.peer, Address::Inet(late.local_addr().unwrap()));
+    });
+}
+
+/// Two listen on a port, and one goes: whoever it was given is accepted, whoever dials after that gets
+/// through to the other, and nobody is reset.
+#[test]
+fn whoever_dials_while_one_of_two_goes_finds_the_other() {
+    over_each(|world| {
+        let stays = io::listen_tcp(anywhere(), 100, true).unwrap();
+        let to = SockRef::from(&stays).local_addr().unwrap().as_socket().unwrap();
+        let listener = world.driver.listen(io::listen_tcp(to, 100, true).unwrap());
+        let before: Vec<_> = (0..20).map(|_| TcpStream::connect(to).unwrap()).collect();
+        world.driver.tune(&Tuning { turn_away: true, ..Tuning::default() });
+        let dialling: Vec<_> =
+            (0..20).map(|_| std::thread::spawn(move || TcpStream::connect(to).unwrap())).collect();
+        for _ in 0..5 {
+            world.turn(Duration::from_millis(20));
+        }
+        world.driver.unlisten(listener);
+        world.until_quiet();
+        let after: Vec<_> = dialling.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let here: Vec<_> = world.accepted.drain(..).map(|(_, _, ends)| ends.peer).collect();
+        let stays = std::net::TcpListener::from(std::os::fd::OwnedFd::from(stays));
+        let mut there = Vec::new();
+        while let Ok((_, peer)) = stays.accept() {
+            there.push(Address::Inet(peer));
+        }
+        let known = |client: &TcpStream, list: &[Address]| {
+            list.contains(&Address::Inet(client.local_addr().unwrap()))
+        };
+        assert!(after.iter().all(|client| known(client, &there)));
+        assert!(before.iter().all(|client| known(client, &there) != known(client, &here)));
+        assert!(!here.is_empty(), "the kernel gave none of 20 to the one that goes");
     });
 }
 

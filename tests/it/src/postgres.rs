@@ -108,8 +108,9 @@ impl Postgres {
         assert!(copied.is_ok_and(|status| status.success()), "cp of the template cluster");
         let port = place::port();
         let own = format!(
-            "{SETTINGS}port = {port}\nunix_socket_directories = '{}'\n{settings}",
-            folder.display()
+            "{SETTINGS}port = {port}\nunix_socket_directories = '{},{}'\n{settings}",
+            folder.display(),
+            unnamed(port)
         );
         place::write(&data.join("postgresql.conf"), &own);
         place::write(&data.join("pg_hba.conf"), HBA);
@@ -163,6 +164,12 @@ impl Postgres {
     #[must_use]
     pub fn socket(&self) -> Address {
         Address::Unix(self.folder.clone(), self.port)
+    }
+
+    /// Its other unix socket's directory, which is in no file system.
+    #[must_use]
+    pub fn abstract_folder(&self) -> String {
+        unnamed(self.port)
     }
 
     /// The right side of a line in `[databases]`.
@@ -268,6 +275,10 @@ fn launch(folder: &Path) -> Child {
         .expect("postgres starts");
     reaper::watch(child.id(), folder);
     child
+}
+
+fn unnamed(port: u16) -> String {
+    format!("@howdah-pg-{}-{port}", std::process::id())
 }
 
 /// A cluster as initdb leaves it, with the roles; copied, since a copy takes a tenth of the time.

@@ -23,6 +23,7 @@ mod modes;
 mod names;
 mod peers;
 mod prepared;
+mod processes;
 mod relay;
 mod replication;
 mod resources;
