@@ -91,8 +91,6 @@ impl<D: Driver, W: World> Worker<D, W> {
             card: Box::new(card),
         }));
         self.set_role(conn, Role::Client(entry));
-        // While suspended nobody is read, whoever comes now included.
-        self.regulate(entry);
     }
 
     pub(crate) fn client_logs_in(&mut self, slot: u32, bytes: &[u8]) {

@@ -373,28 +373,6 @@ fn suspend_stops_everything_until_resume() {
 }
 
 #[test]
-fn who_comes_while_all_is_suspended_is_not_read() {
-    howdah_only!("others do not even accept him");
-    let world = World::pool(2);
-    let mut admin = world.howdah.admin();
-    assert_eq!(admin.run("SUSPEND").command(), "SUSPEND");
-    let login = world.login();
-    // One for each worker, and more.
-    let mut newcomers: Vec<_> =
-        (0..4).map(|_| Raw::open(&login.address).expect("the kernel takes him")).collect();
-    for raw in &mut newcomers {
-        raw.send(&login.startup());
-    }
-    for raw in &mut newcomers {
-        assert!(matches!(raw.hear(seconds(0.2)), Heard::Quiet));
-    }
-    assert_eq!(admin.run("RESUME").command(), "RESUME");
-    for raw in &mut newcomers {
-        login.answer(raw).expect("let in");
-    }
-}
-
-#[test]
 fn suspend_ends_with_its_administrator() {
     let world = World::pool(2);
     let (mut client, mut admin) = (world.client(), world.howdah.admin());
