@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use auth::ldap::Directory;
 use auth::{Decoy, Userlist};
-use config::{Config, Diff, Disk};
+use config::{AuthType, Config, Diff, Disk};
 use session::Tracked;
 use worker::{Level, Site};
 
@@ -16,7 +17,20 @@ pub(crate) fn config(path: &str, pen: &mut Pen) -> Option<Config> {
             for warning in config.warnings.iter().chain(&config.not_yet) {
                 pen.say(Level::Warning, format_args!("{warning}"));
             }
-            Some(config)
+            let options = config.settings.auth_ldap_options.as_deref();
+            let needed = config.settings.auth_type == AuthType::Ldap;
+            match options.map(Directory::parse) {
+                Some(Err(error)) => {
+                    pen.say(Level::Error, format_args!("invalid auth_ldap_options: {error}"));
+                    None
+                }
+                None if needed => {
+                    let what = "auth_type = ldap needs auth_ldap_options";
+                    pen.say(Level::Error, format_args!("{what}"));
+                    None
+                }
+                _ => Some(config),
+            }
         }
         Err(problems) => {
             for problem in &problems.0 {
@@ -59,7 +73,16 @@ pub(crate) fn site(
         None => Arc::new(Tracked::new(extra)),
     };
     let decoy = Decoy::new(secret, config.settings.scram_iterations, userlist.prevailing_form());
+    let options = config.settings.auth_ldap_options.as_deref();
+    let directory = match options.map(Directory::parse) {
+        None => None,
+        Some(Ok(directory)) => Some(Arc::new(directory)),
+        Some(Err(error)) => {
+            pen.say(Level::Error, format_args!("invalid auth_ldap_options: {error}"));
+            None
+        }
+    };
     let uid = rustix::process::getuid().as_raw();
     let generation = old.map_or(0, |site| site.generation) + 1;
-    Site { config, userlist, tracked, decoy: Arc::new(decoy), diff, generation, uid }
+    Site { config, userlist, directory, tracked, decoy: Arc::new(decoy), diff, generation, uid }
 }

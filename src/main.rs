@@ -34,6 +34,10 @@ fn main() -> ExitCode {
     let program = std::env::args().next().unwrap_or_default();
     let name =
         Path::new(&program).file_name().map_or_else(|| "howdah".into(), |n| n.to_string_lossy());
+    // Before anything else: such a process is there for one question only.
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == pam::ARGUMENT) {
+        return pam::child().into();
+    }
     match args::read(std::env::args_os().skip(1)) {
         Ok(Task::Version) => {
             print!("{}", args::version());

@@ -8,7 +8,7 @@ use control::{Mailbox, Nowhere};
 use io::Socket;
 use jiff::Zoned;
 use pool::Instant;
-use worker::{Commons, Errand, Log, Mail, Resolution, World};
+use worker::{Case, Commons, Errand, Judge, Log, Mail, Resolution, World};
 
 use crate::sink::Pen;
 use crate::steward::Task;
@@ -58,6 +58,14 @@ impl World for Outside {
                 // away by its timeout.
                 let _ = self.mailbox.derive(job, back);
             }
+            Errand::Vouch { worker, party, case } => {
+                let back = self.commons.clone();
+                let reply = move |verdict| commons.mail(worker, Mail::Vouched { party, verdict });
+                if self.mailbox.vouch(judged(case), reply).is_err() {
+                    let verdict = Err("too many are being asked about".to_owned());
+                    back.mail(worker, Mail::Vouched { party, verdict });
+                }
+            }
             Errand::Resolve { worker, name } => {
                 let (back, host) = (self.commons.clone(), name.clone());
                 let reply = move |found| {
@@ -94,4 +102,14 @@ impl World for Outside {
             Errand::Stats { line } => drop(self.steward.send(Task::Stats { line })),
         }
     }
+}
+
+/// A worker's words, in those of the slow side.
+fn judged(case: Case) -> control::Case {
+    let Case { judge, user, password, within } = case;
+    let judge = match judge {
+        Judge::Directory(directory) => control::Judge::Directory(directory),
+        Judge::System { service, from } => control::Judge::System { service, from },
+    };
+    control::Case { judge, user, password, within }
 }

@@ -40,6 +40,13 @@ enum State {
     Md5,
     SaslInitial,
     SaslResponse(Exchange),
+    /// A password in the clear, which somebody else will look at.
+    Referred(Judge),
+    /// And does.
+    Judging {
+        judge: Judge,
+        password: Password,
+    },
     /// A cleartext password is being put through a verifier's derivation.
     DerivingCleartext,
     /// Keys are being derived from a plain secret, to hold a proof against.
@@ -85,6 +92,7 @@ impl ClientAuth {
             Method::Vouched(_) if exists => Step::Accept(Accepted::default()),
             Method::Vouched(voucher) => Step::Refuse(voucher.denial()),
             Method::Never(why) => Step::Refuse(why),
+            Method::Referred(judge) => auth.ask(State::Referred(judge), Ask::Cleartext),
             Method::Plain => auth.ask(State::Cleartext, Ask::Cleartext),
             Method::Md5 if auth.secret.form() != Form::Scram => {
                 let salt = auth.dice.md5_salt;
@@ -99,12 +107,14 @@ impl ClientAuth {
     pub fn answer(&mut self, body: &[u8]) -> Step {
         match core::mem::replace(&mut self.state, State::Over) {
             State::Cleartext => self.cleartext(body),
+            State::Referred(judge) => self.referred(judge, body),
             State::Md5 => self.md5(body),
             State::SaslInitial => self.sasl_initial(body),
             State::SaslResponse(exchange) => self.sasl_response(exchange, body),
-            State::DerivingCleartext | State::DerivingProof { .. } | State::Over => {
-                Step::Refuse(Why::Unasked)
-            }
+            State::Judging { .. }
+            | State::DerivingCleartext
+            | State::DerivingProof { .. }
+            | State::Over => Step::Refuse(Why::Unasked),
         }
     }
 
@@ -143,6 +153,17 @@ impl ClientAuth {
         }
     }
 
+    /// What somebody else made of the password of [`Step::Refer`].
+    pub fn judged(&mut self, is_right: bool) -> Step {
+        match core::mem::replace(&mut self.state, State::Over) {
+            State::Judging { password, .. } if is_right => {
+                Step::Accept(Accepted { password: Some(password), ..Accepted::default() })
+            }
+            State::Judging { judge, .. } => Step::Refuse(judge.denial()),
+            _ => Step::Refuse(Why::Unasked),
+        }
+    }
+
     fn ask(&mut self, state: State, ask: Ask) -> Step {
         self.state = state;
         Step::Ask(ask)
@@ -167,6 +188,17 @@ impl ClientAuth {
             }
         };
         self.verdict_on_password(right)
+    }
+
+    fn referred(&mut self, judge: Judge, body: &[u8]) -> Step {
+        let Some(password) = c_string(body) else { return Step::Refuse(Why::Malformed) };
+        // A directory takes an empty one for a wish to stay unknown, and grants it.
+        if password.is_empty() {
+            return Step::Refuse(judge.denial());
+        }
+        let password = Password::new(password);
+        self.state = State::Judging { judge, password: password.clone() };
+        Step::Refer(password)
     }
 
     fn md5(&self, body: &[u8]) -> Step {
@@ -243,6 +275,7 @@ impl ClientAuth {
                 salt: verifier.salt.clone(),
                 iterations: verifier.iterations,
             }),
+            password: None,
         })
     }
 }
@@ -266,6 +299,8 @@ pub enum Method {
     Md5,
     /// By SCRAM-SHA-256.
     Scram,
+    /// For the password in the clear, which somebody else looks at. Nobody else need know the user.
+    Referred(Judge),
     /// Not at all: somebody we trust has said who it is. The user must exist.
     Vouched(Voucher),
     /// Not at all: nothing that it could answer would let it in.
@@ -276,7 +311,27 @@ impl Method {
     /// Whether it depends on what is known of the user.
     #[must_use]
     pub const fn needs_account(self) -> bool {
-        !matches!(self, Self::Any | Self::Never(_))
+        !matches!(self, Self::Any | Self::Referred(_) | Self::Never(_))
+    }
+}
+
+/// Who looks at a password in our place.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Judge {
+    /// LDAP.
+    Directory,
+    /// PAM.
+    System,
+}
+
+impl Judge {
+    /// What a client is refused for whose password is wrong.
+    #[must_use]
+    pub const fn denial(self) -> Why {
+        match self {
+            Self::Directory => Why::Ldap,
+            Self::System => Why::Pam,
+        }
     }
 }
 
@@ -331,6 +386,8 @@ pub enum Step {
     Ask(Ask),
     /// Have this done elsewhere; the outcome goes to [`ClientAuth::derived`].
     Derive(Job),
+    /// Have somebody else look at this password; the verdict goes to [`ClientAuth::judged`].
+    Refer(Password),
     /// The client is who it says it is.
     Accept(Accepted),
     /// It is not, or did not say so properly. The exchange is over.
@@ -357,6 +414,8 @@ pub struct Accepted {
     pub sasl_final: Option<Vec<u8>>,
     /// After SCRAM: what can log in to the server in the client's name.
     pub keys: Option<ClientKeys>,
+    /// Where somebody else looked at it: what the server may ask for, too.
+    pub password: Option<Password>,
 }
 
 /// Why a client is refused. The peer is told [`Why::text`] only; the rest is for the log.
@@ -376,6 +435,10 @@ pub enum Why {
     Rejected,
     /// No rule fits.
     NoMethod,
+    /// The directory does not know this user with this password.
+    Ldap,
+    /// Nor does the system.
+    Pam,
     /// The password message cannot be read.
     Malformed,
     /// It spoke out of turn.
@@ -390,6 +453,8 @@ impl Why {
             Self::Password | Self::Malformed | Self::Unasked => "password authentication failed",
             Self::Sasl(_) => "SASL authentication failed",
             Self::Trust => "\"trust\" authentication failed",
+            Self::Ldap => "LDAP authentication failed",
+            Self::Pam => "PAM authentication failed",
             Self::Peer => "unix socket login rejected",
             Self::Certificate => "certificate authentication failed",
             Self::Rejected => "login rejected",

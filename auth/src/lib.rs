@@ -10,6 +10,7 @@ extern crate alloc;
 mod client;
 mod decoy;
 mod job;
+pub mod ldap;
 mod md5;
 mod scram;
 mod secret;
@@ -24,7 +25,7 @@ pub fn same(ours: &[u8], theirs: &[u8]) -> bool {
 
 pub use crate::md5::md5_secret;
 pub use client::{
-    Accepted, Account, Ask, Claim, ClientAuth, Dice, Method, Step, Unproved, Voucher, Why,
+    Accepted, Account, Ask, Claim, ClientAuth, Dice, Judge, Method, Step, Unproved, Voucher, Why,
 };
 pub use decoy::Decoy;
 pub use job::{ClientKeys, Derived, Job, JobKey, KeyRing};

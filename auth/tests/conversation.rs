@@ -84,7 +84,8 @@ fn talk(method: Method, account: Account, credentials: Credentials, decoy: &Deco
                 step = client.derived(&run(job, &mut talk.jobs));
                 continue;
             }
-            Step::Accept(Accepted { sasl_final, keys }) => {
+            Step::Refer(_) => panic!("nobody else is asked"),
+            Step::Accept(Accepted { sasl_final, keys, .. }) => {
                 talk.client = Ok(keys);
                 if let Some(data) = sasl_final {
                     talk.sizes.push(('R', data.len()));

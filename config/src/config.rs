@@ -228,10 +228,10 @@ fn refused(settings: &Settings, name: &str) -> Option<&'static str> {
             | AuthType::Trust
             | AuthType::Plain
             | AuthType::Md5
-            | AuthType::ScramSha256 => None,
-            AuthType::Cert | AuthType::Hba | AuthType::Pam | AuthType::Ldap => {
-                Some("not supported yet")
-            }
+            | AuthType::ScramSha256
+            | AuthType::Pam
+            | AuthType::Ldap => None,
+            AuthType::Cert | AuthType::Hba => Some("not supported yet"),
         },
         "client_tls_sslmode" => match settings.client_tls_sslmode {
             Disable | Allow | Prefer => None,

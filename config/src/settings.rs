@@ -117,7 +117,6 @@ const IO_DRIVER: OneOf<IoDriver> = OneOf(PhantomData);
 
 const TLS: Effect = NotYet("TLS is not supported yet");
 const HBA: Effect = NotYet("auth_type = hba is not supported yet");
-const LDAP: Effect = NotYet("auth_type = ldap is not supported yet");
 const BUFFERS: Effect = Never("buffers come from a budget of their own");
 const WINDOWS: Effect = Never("it names a Windows service");
 
@@ -134,14 +133,14 @@ settings! {
         "Rules that decide per connection, for auth_type = hba.";
     auth_ident_file: Option<String>, MaybeText, NULL, Yes, HBA,
         "User name maps for the rules of auth_hba_file.";
-    auth_ldap_options: Option<String>, MaybeText, NULL, Yes, LDAP,
+    auth_ldap_options: Option<String>, MaybeText, NULL, Yes, Now,
         "Options for auth_type = ldap, spelled as in pg_hba.conf.";
     auth_query: String, Sql,
         "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END FROM pg_authid WHERE rolname=$1 AND rolcanlogin",
         Yes, Now,
         "Query that finds the secret of a user who is not in auth_file.";
     auth_type: AuthType, AUTH_TYPE, "md5", Yes, Now,
-        "How clients prove who they are. cert, hba, pam and ldap are refused for now.";
+        "How clients prove who they are. cert and hba are refused for now.";
     auth_user: Option<String>, MaybeText, NULL, Yes, Now,
         "User who runs auth_query.";
     autodb_idle_timeout: Duration, Seconds, "3600", Yes, Now,
@@ -634,7 +633,10 @@ mod tests {
     #[test]
     fn words_are_read_in_any_case() {
         let cases: &[(&str, &[&str])] = &[
-            ("auth_type", &["any", "trust", "plain", "md5", "scram-sha-256", "SCRAM-SHA-256"]),
+            (
+                "auth_type",
+                &["any", "trust", "plain", "md5", "scram-sha-256", "SCRAM-SHA-256", "pam", "ldap"],
+            ),
             ("pool_mode", &["session", "transaction", "Statement"]),
             ("client_tls_sslmode", &["disable", "allow", "PREFER"]),
             ("server_tls_sslmode", &["disable", "allow", "prefer"]),
@@ -651,7 +653,7 @@ mod tests {
     #[test]
     fn what_protects_somebody_and_is_not_there_is_refused() {
         let cases: &[(&str, &[&str])] = &[
-            ("auth_type", &["cert", "hba", "pam", "ldap"]),
+            ("auth_type", &["cert", "hba"]),
             ("client_tls_sslmode", &["require", "verify-ca", "verify-full"]),
             ("server_tls_sslmode", &["require", "verify-ca", "verify-full"]),
         ];

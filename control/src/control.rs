@@ -1,4 +1,5 @@
-//! The control threads: one makes keys, one asks for host names.
+//! The control threads: one makes keys, one asks for host names, one asks who vouches for
+//! a password.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,6 +11,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select_biased};
 use tokio::sync::mpsc;
 
 use crate::names::{Names, Nowhere, Question, Sources};
+use crate::vouch::{Case, Verdict, Vouchers};
 
 /// The slow side, as long as it is not stopped or dropped.
 pub struct Control {
@@ -32,7 +34,7 @@ impl Control {
             spawn("keys".into(), move || serve(&derivations, &closed, work))?
         };
         let (names, ask) = Names::start(sources, limits.lookups)?;
-        let mailbox = Mailbox { derive, ask };
+        let mailbox = Mailbox { derive, ask, vouchers: Vouchers::start()? };
         Ok(Self { mailbox, open: Some(open), keys: Some(keys), names: Some(names) })
     }
 
@@ -79,6 +81,7 @@ impl Default for Limits {
 pub struct Mailbox {
     derive: Sender<Derivation>,
     ask: mpsc::Sender<Question>,
+    vouchers: Vouchers,
 }
 
 impl Mailbox {
@@ -89,6 +92,15 @@ impl Mailbox {
         reply: impl FnOnce(Derived) + Send + 'static,
     ) -> Result<(), Refused> {
         put(&self.derive, Derivation { job, reply: Box::new(reply) })
+    }
+
+    /// Has somebody else look at a password.
+    pub fn vouch(
+        &self,
+        case: Case,
+        reply: impl FnOnce(Verdict) + Send + 'static,
+    ) -> Result<(), Refused> {
+        self.vouchers.put(case, reply)
     }
 
     /// Asks for the addresses of `host`, which may be an address itself. There is at least one if

@@ -2,7 +2,10 @@
 //! Work comes by mail, and the answer is a call of what was sent along with it.
 
 mod control;
+mod directory;
 mod names;
+mod vouch;
 
 pub use control::{Control, Limits, Mailbox, Refused};
 pub use names::{Nowhere, Sources};
+pub use vouch::{Case, Judge, Verdict};

@@ -31,7 +31,7 @@ fuzz_target!(|play: Play| {
                 }
                 Step::Derive(job) if job.iterations() <= 4096 => login.derived(&job.run(), &mut out),
                 Step::Accept(_) => panic!("let in without the password: {play:?}"),
-                Step::Derive(_) | Step::Cancel { .. } | Step::Refuse(_) => return,
+                Step::Derive(_) | Step::Refer(_) | Step::Cancel { .. } | Step::Refuse(_) => return,
             };
         }
         assert!(out.len() < 1 << 20, "a login that talks for ever");

@@ -38,7 +38,7 @@ fn client(play: &Play) {
         step = match step {
             Step::Ask(_) => auth.answer(message),
             Step::Derive(job) if job.iterations() <= 4096 => auth.derived(&job.run()),
-            Step::Derive(_) | Step::Refuse(_) => return,
+            Step::Derive(_) | Step::Refer(_) | Step::Refuse(_) => return,
             Step::Accept(_) => panic!("let in without the password: {play:?}"),
         };
     }

@@ -350,6 +350,10 @@ impl Play {
                 let derived = secrets::derive(job);
                 self.commons.mail(worker, Mail::Derived { party, key, derived });
             }
+            Errand::Vouch { worker, party, .. } => {
+                let verdict = Err("nobody is to be asked here".to_owned());
+                self.commons.mail(worker, Mail::Vouched { party, verdict });
+            }
             Errand::Resolve { worker, name } => {
                 let resolution = Resolution::NoSuchHost;
                 self.commons.mail(worker, Mail::Resolved { name, resolution });
@@ -496,5 +500,6 @@ fn site(config: Config, diff: Diff, weather: &Weather) -> Site {
     assert!(flaws.is_empty(), "a good userlist");
     let tracked = Tracked::new(config.settings.track_extra_parameters.iter().map(String::as_str));
     let decoy = Arc::new(Decoy::new([3; 32], 1, Form::Plain));
-    Site { config, userlist, tracked: Arc::new(tracked), decoy, diff, generation: 1, uid: 0 }
+    let tracked = Arc::new(tracked);
+    Site { config, userlist, directory: None, tracked, decoy, diff, generation: 1, uid: 0 }
 }

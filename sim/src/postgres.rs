@@ -401,6 +401,7 @@ impl Cluster {
                     let derived = secrets::derive(job);
                     backend.auth.as_mut().expect("a login is under way").derived(&derived)
                 }
+                Step::Refer(_) => panic!("nobody else is asked"),
                 Step::Refuse(why) => panic!("the pooler cannot log in: {why}"),
                 Step::Accept(accepted) => {
                     if let Some(data) = accepted.sasl_final {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use auth::{Account, ClientKeys, Decoy, Dice, Form, Method, Secret};
+use auth::{Account, Decoy, Dice, Form, Method, Secret};
 use io::{Address, Driver, Ends, Listener};
 use pool::{ClientId, PoolId};
-use session::login::{AuthPlan, ClientLogin, Facts, Policy, Replication, Step};
+use session::login::{AuthPlan, ClientLogin, Facts, Policy, Proof, Replication, Step};
 use session::{ClientSide, Vars};
 
 use crate::client::{Card, Client, State, WaitingFor};
@@ -21,11 +21,11 @@ use crate::world::{Errand, World};
 
 /// A client that is logging in.
 pub(crate) struct Entering {
-    login: ClientLogin,
+    pub(crate) login: ClientLogin,
     /// What it said it wants.
     pub(crate) wish: Option<Box<Wish>>,
-    /// How it must prove itself, while its secret is being asked for.
-    way: Option<Way>,
+    /// How it must prove itself, once that is known.
+    pub(crate) way: Option<Way>,
     /// What was asked about it.
     pub(crate) question: Option<Question>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Wish {
     pub(crate) database: Arc<str>,
     pub(crate) user: Arc<str>,
     pub(crate) outcome: Outcome,
-    /// Its secret, where that was looked up.
+    /// Its secret, where that was looked up, or its password, where somebody else has judged it.
     pub(crate) secret: Option<Secret>,
     /// It was looked up, and there is no such user.
     pub(crate) unknown: bool,
@@ -108,15 +108,17 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.login_goes_on(slot, step, out);
     }
 
-    fn login_goes_on(&mut self, slot: u32, mut step: Step, mut out: Vec<u8>) {
+    pub(crate) fn login_goes_on(&mut self, slot: u32, mut step: Step, mut out: Vec<u8>) {
         loop {
             self.send_to_client(slot, &out);
             out.clear();
             step = match step {
                 Step::More => return,
                 Step::Cancel { pid, key } => return self.cancel_requested(slot, pid, &key),
-                Step::Accept(keys) => return self.proved(slot, keys),
-                Step::Refuse(_) if planted::is("anybody-enters") => return self.proved(slot, None),
+                Step::Accept(proof) => return self.proved(slot, proof),
+                Step::Refuse(_) if planted::is("anybody-enters") => {
+                    return self.proved(slot, Proof::default());
+                }
                 Step::Refuse(refusal) => {
                     self.doubt_answer(slot);
                     let text =
@@ -131,6 +133,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                     let Some(way) = self.choose_way(slot) else { return };
                     self.ask_by(slot, way, &mut out)
                 }
+                Step::Refer(password) => return self.refer(slot, password),
                 Step::Derive(job) => {
                     let known = self.commons.memory().derived(job.key());
                     let Some(derived) = known else {
@@ -154,11 +157,11 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// The first question to a client that must prove itself in this `way`.
     fn ask_by(&mut self, slot: u32, way: Way, out: &mut Vec<u8>) -> Step {
         let method = way.method();
-        if !method.needs_account() {
-            return self.ask(slot, method, Account::Unknown, out);
-        }
         if let State::Login(entering) = &mut self.clients[slot as usize].state {
             entering.way = Some(way);
+        }
+        if !method.needs_account() {
+            return self.ask(slot, method, Account::Unknown, out);
         }
         match self.account(slot) {
             Some(account) => self.ask(slot, method, account, out),
@@ -169,9 +172,9 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// What is known of the user that `slot` says it is has been found out.
     pub(crate) fn account_found(&mut self, slot: u32, account: Account) {
         let State::Login(entering) = &mut self.clients[slot as usize].state else { return };
-        let Some(way) = entering.way.take() else { return };
+        let Some(method) = entering.way.as_ref().map(Way::method) else { return };
         let mut out = Vec::new();
-        let step = self.ask(slot, way.method(), account, &mut out);
+        let step = self.ask(slot, method, account, &mut out);
         self.login_goes_on(slot, step, out);
     }
 
@@ -268,10 +271,13 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// A client is who it says it is.
-    fn proved(&mut self, slot: u32, keys: Option<ClientKeys>) {
+    fn proved(&mut self, slot: u32, proof: Proof) {
         let State::Login(entering) = &mut self.clients[slot as usize].state else { return };
-        let Some(wish) = entering.wish.take() else { return };
-        if let Some(keys) = keys {
+        let Some(mut wish) = entering.wish.take() else { return };
+        if let Some(password) = proof.password {
+            wish.secret = Some(Secret::Plain(password));
+        }
+        if let Some(keys) = proof.keys {
             self.commons.memory().client_keys.entry(wish.user.clone()).or_default().add(keys);
         }
         match &wish.outcome {

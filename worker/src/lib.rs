@@ -28,6 +28,7 @@ mod server;
 mod site;
 mod tick;
 mod traffic;
+mod vouch;
 mod welcome;
 mod worker;
 mod world;
@@ -41,6 +42,7 @@ pub use names::{Names, Resolution, Seeker, Sought};
 pub use order::{Order, Scope, Shutdown};
 pub use peers::Parcel;
 pub use site::Site;
+pub use vouch::{Case, Judge};
 pub use worker::Worker;
 pub use world::{Errand, World};
 

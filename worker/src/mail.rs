@@ -45,6 +45,8 @@ pub enum Mail<S> {
     Moved { name: Arc<str> },
     /// A zone's serial number, if somebody knew it.
     Serial { zone: String, serial: Option<u32> },
+    /// Whether a password is right, for the login that asked; or why not, for the log.
+    Vouched { party: Party, verdict: Result<(), String> },
     /// Keys derived from a password, for the login that asked.
     Derived { party: Party, key: Option<JobKey>, derived: Derived },
 }

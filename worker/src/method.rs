@@ -1,6 +1,6 @@
 //! How a client has to prove itself: as `auth_type` says, or the rule that fits it.
 
-use auth::{Method, Why};
+use auth::{Judge, Method, Why};
 use config::AuthType;
 use io::Driver;
 
@@ -24,7 +24,8 @@ impl Way {
     pub(crate) fn method(&self) -> Method {
         match self {
             Self::Here(method) => *method,
-            Self::Ldap | Self::Pam => Method::Never(Why::NoMethod),
+            Self::Ldap => Method::Referred(Judge::Directory),
+            Self::Pam => Method::Referred(Judge::System),
         }
     }
 }

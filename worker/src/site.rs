@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use admin::{CameBy, Role};
+use auth::ldap::Directory;
 use auth::{Decoy, Userlist};
 use config::{AuthType, Config, Diff};
 use session::Tracked;
@@ -12,6 +13,8 @@ use session::Tracked;
 pub struct Site {
     pub config: Config,
     pub userlist: Userlist,
+    /// What `auth_ldap_options` says, if it says something.
+    pub directory: Option<Arc<Directory>>,
     /// The parameters that are kept per client.
     pub tracked: Arc<Tracked>,
     /// Stands in for the secrets of users that do not exist.

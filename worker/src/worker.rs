@@ -223,6 +223,12 @@ impl<D: Driver, W: World> Worker<D, W> {
             Mail::Found { sought, addresses } => self.host_found(sought, addresses),
             Mail::Moved { name } => self.host_moved(&name),
             Mail::Serial { zone, serial } => self.serial_came(&zone, serial),
+            Mail::Vouched { party: Party::Client { slot, id }, verdict } => {
+                if self.clients.get(slot as usize).is_some_and(|client| client.card.id == id) {
+                    self.vouched(slot, verdict);
+                }
+            }
+            Mail::Vouched { party: Party::Server { .. }, .. } => {}
             Mail::Derived { party, key, derived } => self.derived(party, key, &derived),
         }
     }

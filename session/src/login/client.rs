@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use auth::{Account, Ask, Claim, ClientAuth, ClientKeys, Decoy, Derived, Dice, Job, Method};
+use auth::{
+    Account, Ask, Claim, ClientAuth, ClientKeys, Decoy, Derived, Dice, Job, Method, Password,
+};
 use wire::{Malformed, Report, Startup, TLS_HANDSHAKE, tag, write};
 
 use super::inbox::Inbox;
@@ -37,7 +39,7 @@ enum State {
     Admission { user: Vec<u8> },
     /// A password message is awaited.
     Answer(Box<ClientAuth>),
-    /// Somebody works on a [`Job`].
+    /// Somebody works on a [`Job`], or looks at the password.
     Deriving(Box<ClientAuth>),
     /// Let in, refused, or gone to cancel.
     Over,
@@ -81,6 +83,15 @@ impl ClientLogin {
             return self.refuse(Refusal::new("keys out of turn"), out);
         };
         let step = auth.derived(derived);
+        self.carry_out(auth, step, out)
+    }
+
+    /// What somebody else made of the password of [`Step::Refer`].
+    pub fn judged(&mut self, is_right: bool, out: &mut Vec<u8>) -> Step {
+        let State::Deriving(mut auth) = std::mem::replace(&mut self.state, State::Over) else {
+            return self.refuse(Refusal::new("a verdict out of turn"), out);
+        };
+        let step = auth.judged(is_right);
         self.carry_out(auth, step, out)
     }
 
@@ -209,11 +220,15 @@ impl ClientLogin {
                 self.state = State::Deriving(auth);
                 Step::Derive(job)
             }
+            auth::Step::Refer(password) => {
+                self.state = State::Deriving(auth);
+                Step::Refer(password)
+            }
             auth::Step::Accept(accepted) => {
                 if let Some(data) = accepted.sasl_final {
                     say::authentication_sasl_final(out, &data);
                 }
-                Step::Accept(accepted.keys)
+                Step::Accept(Proof { keys: accepted.keys, password: accepted.password })
             }
             auth::Step::Refuse(why) => {
                 let refusal = Refusal { text: why.text().into(), log: why.to_string() };
@@ -252,10 +267,21 @@ pub enum Step {
     Startup(Box<Facts>),
     /// Have this done elsewhere; the outcome goes to [`ClientLogin::derived`].
     Derive(Job),
-    /// Let in. [`welcome`] it, and take [`ClientLogin::leftover`]. After SCRAM there are keys.
-    Accept(Option<ClientKeys>),
+    /// Have somebody else look at this password; the verdict goes to [`ClientLogin::judged`].
+    Refer(Password),
+    /// Let in. [`welcome`] it, and take [`ClientLogin::leftover`].
+    Accept(Proof),
     /// Close, once `out` has been sent. The error is in it, where the client would understand.
     Refuse(Refusal),
+}
+
+/// What a client's proof leaves behind, to log in to servers with.
+#[derive(Debug, Default)]
+pub struct Proof {
+    /// After SCRAM.
+    pub keys: Option<ClientKeys>,
+    /// Where somebody else looked at it.
+    pub password: Option<Password>,
 }
 
 /// How a client must prove itself.

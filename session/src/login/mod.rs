@@ -9,7 +9,7 @@ mod server;
 mod tests;
 
 pub use client::{
-    AuthPlan, ClientLogin, Facts, MESSAGE_MAX, MINOR_MAX, Refusal, Replication, Step, fatal,
+    AuthPlan, ClientLogin, Facts, MESSAGE_MAX, MINOR_MAX, Proof, Refusal, Replication, Step, fatal,
     key_len, welcome,
 };
 pub use options::{BadOptions, Setting, options};

@@ -125,7 +125,7 @@ fn a_login_survives_any_segmentation() {
                 let case = format!("{method:?}, 3.{minor}, cut every {size}");
                 let (client, server) =
                     log_in(plan(method, secret), opening(minor, plain(PLAIN)), size);
-                let Step::Accept(keys) = client else { panic!("{case}: {client:?}") };
+                let Step::Accept(Proof { keys, .. }) = client else { panic!("{case}: {client:?}") };
                 let scram = method == Method::Scram || (method, secret) == (Method::Md5, VERIFIER);
                 assert_eq!(keys.is_some(), scram, "{case}");
                 let ServerStep::Ready(greeting) = server else { panic!("{case}: {server:?}") };

@@ -15,6 +15,7 @@ pub mod raw;
 pub mod reaper;
 pub mod reply;
 pub mod say;
+pub mod slapd;
 pub mod world;
 
 pub use dns::{Mood, NameServer};

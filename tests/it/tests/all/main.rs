@@ -35,4 +35,5 @@ mod startup;
 mod systemd;
 mod timers;
 mod views;
+mod vouching;
 mod workers;

@@ -1,0 +1,154 @@
+//! Vouching: somebody else says whether a password is a user's, a directory (LDAP) or the system
+//! (PAM). One thread holds all such conversations, for all they do is wait.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{io, thread};
+
+use auth::Password;
+use auth::ldap::Directory;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use crate::Refused;
+use crate::directory;
+
+/// One password, and who is to look at it.
+pub struct Case {
+    pub judge: Judge,
+    pub user: String,
+    pub password: Password,
+    /// Then nobody wants to know any more.
+    pub within: Duration,
+}
+
+/// Who is asked.
+#[derive(Clone, Debug)]
+pub enum Judge {
+    Directory(Arc<Directory>),
+    /// PAM: the service, and whence the user comes.
+    System {
+        service: String,
+        from: String,
+    },
+}
+
+/// Right; or why not, for the log.
+pub type Verdict = Result<(), String>;
+
+/// Most cases under way and in line.
+const CASES_MAX: usize = 1024;
+/// Most conversations with directories at once.
+const DIRECTORY_MAX: usize = 64;
+/// Most processes at once that ask PAM.
+const SYSTEM_MAX: usize = 16;
+/// What a child may have to say for itself, in bytes.
+const WORDS_MAX: u64 = 1024;
+
+/// Where cases are put in.
+#[derive(Clone)]
+pub(crate) struct Vouchers {
+    line: UnboundedSender<Work>,
+    places: Arc<Semaphore>,
+}
+
+struct Work {
+    case: Case,
+    reply: Box<dyn FnOnce(Verdict) + Send>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Vouchers {
+    /// The thread ends when the last of `self` is gone. Nobody waits for it: a lookup of a name may
+    /// hang in the system's library.
+    pub(crate) fn start() -> io::Result<Self> {
+        let (line, works) = unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        thread::Builder::new().name("vouchers".into()).spawn(move || {
+            runtime.block_on(serve(works));
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { line, places: Arc::new(Semaphore::new(CASES_MAX)) })
+    }
+
+    pub(crate) fn put(
+        &self,
+        case: Case,
+        reply: impl FnOnce(Verdict) + Send + 'static,
+    ) -> Result<(), Refused> {
+        let place = self.places.clone().try_acquire_owned().map_err(|_| Refused::Full)?;
+        let work = Work { case, reply: Box::new(reply), _place: place };
+        self.line.send(work).map_err(|_| Refused::Stopped)
+    }
+}
+
+async fn serve(mut works: UnboundedReceiver<Work>) {
+    let directory = Arc::new(Semaphore::new(DIRECTORY_MAX));
+    let system = Arc::new(Semaphore::new(SYSTEM_MAX));
+    while let Some(work) = works.recv().await {
+        let turns = match work.case.judge {
+            Judge::Directory(_) => directory.clone(),
+            Judge::System { .. } => system.clone(),
+        };
+        tokio::spawn(async move {
+            let Work { case, reply, _place } = work;
+            let end = Instant::now() + case.within;
+            // A conversation that panics costs its own answer, and says so.
+            let asked = tokio::spawn(timeout_at(end, async move {
+                let _turn = turns.acquire().await;
+                judge(&case).await
+            }));
+            reply(match asked.await {
+                Ok(Ok(verdict)) => verdict,
+                Ok(Err(_)) => Err("it took too long".to_owned()),
+                Err(error) => Err(error.to_string()),
+            });
+        });
+    }
+}
+
+async fn judge(case: &Case) -> Verdict {
+    match &case.judge {
+        Judge::Directory(directory) => {
+            directory::ask(directory, &case.user, case.password.bytes()).await
+        }
+        Judge::System { service, from } => ask_system(service, from, case).await,
+    }
+}
+
+/// Asks PAM, in a process that is gone when we are not interested any more.
+async fn ask_system(service: &str, from: &str, case: &Case) -> Verdict {
+    let password = case.password.bytes();
+    let question = pam::Question { service, user: &case.user, from, password }.to_bytes();
+    // Not by its path: the file may have been replaced since we were started.
+    let mut child = Command::new("/proc/self/exe")
+        .arg0("howdah-pam")
+        .arg(pam::ARGUMENT)
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("no process for PAM: {error}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that does not even read it says so by its end.
+        let _ = stdin.write_all(&question).await;
+    }
+    let mut words = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        let _ = stdout.take(WORDS_MAX).read_to_string(&mut words).await;
+    }
+    let status = child.wait().await.map_err(|error| error.to_string())?;
+    let words: String = words.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match status.code() {
+        Some(code) if code == i32::from(pam::exit::YES) => Ok(()),
+        Some(code) if code == i32::from(pam::exit::NO) => Err(words),
+        Some(_) if !words.is_empty() => Err(words),
+        _ => Err(format!("PAM ended with {status}")),
+    }
+}
