@@ -4,7 +4,7 @@ CARGO ?= cargo
 # What to measure: see `make bench RUN=help`.
 RUN ?= all
 
-.PHONY: build demo test check drivers bench
+.PHONY: build demo test check drivers bench deb
 
 build:
 	$(CARGO) build --release --package howdah
@@ -29,3 +29,7 @@ drivers:
 
 bench: build
 	$(CARGO) run --release --quiet --package howdah-bench -- $(RUN)
+
+# Debian packages, into target/debian; as root, packaging/check installs them, tries them and takes them away.
+deb:
+	packaging/deb
