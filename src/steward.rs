@@ -521,7 +521,8 @@ fn serve(driver: io::AnyDriver, work: Work) {
     let life = std::panic::AssertUnwindSafe(move || {
         let mut worker = Worker::new(driver, outside, me, commons, inbox, site);
         for door in doors {
-            worker.listen(door.socket, door.name, door.is_unix);
+            let fd = std::os::fd::AsRawFd::as_raw_fd(&door.socket);
+            worker.listen(door.socket, door.name, door.is_unix, fd);
         }
         while !worker.is_stopped() {
             worker.turn();

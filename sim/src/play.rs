@@ -165,7 +165,7 @@ impl Play {
             let me = WorkerId(at as u16);
             let mut worker = Worker::new(driver, world, me, commons.clone(), inbox, site.clone());
             if at == 0 {
-                worker.listen(door, "127.0.0.1:6432".to_owned(), false);
+                worker.listen(door, "127.0.0.1:6432".to_owned(), false, 0);
             }
             workers.push(worker);
         }

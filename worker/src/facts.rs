@@ -371,6 +371,15 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn fd_facts(&self) -> Vec<FdFacts> {
         let fd = |conn| self.driver.fd(conn).unwrap_or(-1);
+        let doors = self.doors.iter().map(|(_, door)| FdFacts {
+            fd: door.fd,
+            task: "pooler",
+            addr: match door.name.parse::<std::net::SocketAddr>() {
+                Ok(at) => admin::Address { ip: Some(at.ip()), port: at.port() },
+                Err(_) => admin::Address { ip: None, port: self.site.config.settings.listen_port },
+            },
+            ..FdFacts::default()
+        });
         let var = |vars: &session::Vars, name: &[u8]| vars.value(name).map(|v| text(Some(v)));
         let clients = self.clients.iter().filter_map(|(_, client)| {
             let card = &client.card;
@@ -411,7 +420,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 timezone: var(&server.side.vars, b"TimeZone"),
             })
         });
-        clients.chain(servers).collect()
+        doors.chain(clients).chain(servers).collect()
     }
 
     /// `stats_period` is over: the averages are taken, and the log gets its line.

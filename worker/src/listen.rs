@@ -19,6 +19,8 @@ pub(crate) struct Door {
     /// As in the log: `127.0.0.1:6432`, `unix:/tmp/.s.PGSQL.6432`.
     pub(crate) name: String,
     pub(crate) is_unix: bool,
+    /// For SHOW FDS.
+    pub(crate) fd: i32,
     resting_since: Option<Instant>,
     /// The process is on its way out, and this is still open for those who are coming in.
     leaving_since: Option<Instant>,
@@ -34,12 +36,12 @@ const STAY_OPEN: Duration = Duration::from_millis(1200);
 const LAST_CALL: Duration = Duration::from_millis(400);
 
 impl<D: Driver, W: World> Worker<D, W> {
-    /// Listen on `socket`. Only the acceptor, worker 0, is given any.
-    pub fn listen(&mut self, socket: D::Socket, name: String, is_unix: bool) {
+    /// Listen on `socket`, whose descriptor has the number `fd`. Only the acceptor, worker 0, is given any.
+    pub fn listen(&mut self, socket: D::Socket, name: String, is_unix: bool, fd: i32) {
         self.log(Level::Log, format_args!("listening on {name}"));
         let listener = self.driver.listen(socket);
         self.doors
-            .push((listener, Door { name, is_unix, resting_since: None, leaving_since: None }));
+            .push((listener, Door { name, is_unix, fd, resting_since: None, leaving_since: None }));
     }
 
     pub(crate) fn door_opened(&mut self, listener: Listener) {

@@ -49,5 +49,7 @@ pub(super) const FDS: Sheet = Sheet {
             ]);
         }
     },
-    about: "The open sockets. Cancel keys, passwords and SCRAM keys are not shown.",
+    about: "The open sockets. Cancel keys, passwords and SCRAM keys are not shown. The descriptors \
+        themselves are not handed over: PgBouncer does that for its -R, and a connection that two \
+        processes read is of use to neither.",
 };

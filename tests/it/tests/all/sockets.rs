@@ -237,6 +237,32 @@ fn a_group_that_does_not_exist() {
 }
 
 #[test]
+fn show_fds_has_all_sockets() {
+    howdah_only!("PgBouncer hands them over, too, which needs a client that takes them");
+    let world = World::pool(1);
+    let mut client = world.client();
+    client.run("BEGIN");
+    let fds = |task| {
+        let which = [("task", task)];
+        let column = |column| world.howdah.rows("SHOW FDS", &which, column);
+        (column("fd"), column("addr"), column("port"), column("link"), column("database"))
+    };
+    let port = world.howdah.port().to_string();
+    let (numbers, addrs, ports, links, _) = fds("pooler");
+    assert_eq!((addrs, ports), (vec!["127.0.0.1".into(), "unix".into()], vec![port.clone(), port]));
+    assert_eq!(links, ["0", "0"]);
+    for number in numbers {
+        let place = format!("/proc/{}/fd/{number}", world.howdah.pid());
+        let target = std::fs::read_link(place).expect("it is open");
+        assert!(target.display().to_string().starts_with("socket:"), "{target:?}");
+    }
+    let (client_fd, _, _, client_link, database) = fds("client");
+    let (server_fd, _, ports, server_link, _) = fds("server");
+    assert_eq!((client_link, server_link), (server_fd, client_fd));
+    assert_eq!((database, ports), (vec!["shop".into()], vec![world.postgres.port().to_string()]));
+}
+
+#[test]
 fn the_backlog_and_the_socket_options() {
     howdah_only!("SO_KEEPALIVE of PgBouncer is the same, its backlog too; ss is asked once");
     let world = World::with(1, |setup| {
