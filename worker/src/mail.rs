@@ -40,7 +40,7 @@ pub enum Mail<S> {
     /// A host name's addresses, or why there are none.
     Resolved { name: Arc<str>, resolution: Resolution },
     /// The same, from the worker that had asked to one that waits for it. None is nowhere.
-    Found { sought: Sought, addresses: Vec<IpAddr> },
+    Found { sought: Sought, name: Arc<str>, addresses: Vec<IpAddr> },
     /// A host name means other addresses than before.
     Moved { name: Arc<str> },
     /// A zone's serial number, if somebody knew it.

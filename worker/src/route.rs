@@ -82,10 +82,11 @@ impl<D: Driver, W: World> Worker<D, W> {
                 self.connect(entry, Address::Unix(path));
             }
             Host::Name(name) => {
-                let found = self.find_host(&name.into(), Sought::Server { slot: entry, id });
+                let found =
+                    self.find_host(&name.as_str().into(), Sought::Server { slot: entry, id });
                 match found {
-                    Found::At(addresses) => self.server_found(entry, id, addresses),
-                    Found::Nowhere => self.server_found(entry, id, Vec::new()),
+                    Found::At(addresses) => self.server_found(entry, id, &name, addresses),
+                    Found::Nowhere => self.server_found(entry, id, &name, Vec::new()),
                     Found::Wait { .. } => {}
                 }
             }
@@ -157,10 +158,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         let news = self.commons.names().found(name, resolution, ttls, self.now);
         for (seeker, addresses) in news.waited {
             if seeker.worker == self.me {
-                self.host_found(seeker.sought, addresses);
+                self.host_found(seeker.sought, name, addresses);
             } else {
                 let sought = seeker.sought;
-                self.commons.mail(seeker.worker, Mail::Found { sought, addresses });
+                let (name, worker) = (name.clone(), seeker.worker);
+                self.commons.mail(worker, Mail::Found { sought, name, addresses });
             }
         }
         if !news.gone.is_empty() {
@@ -173,17 +175,20 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// What was looked up for one of our connections. None is nowhere.
-    pub(crate) fn host_found(&mut self, sought: Sought, addresses: Vec<IpAddr>) {
+    pub(crate) fn host_found(&mut self, sought: Sought, name: &str, addresses: Vec<IpAddr>) {
         match sought {
-            Sought::Server { slot, id } => self.server_found(slot, id, addresses),
+            Sought::Server { slot, id } => self.server_found(slot, id, name, addresses),
             Sought::Peer { slot, id } => self.peer_found(slot, id, addresses),
         }
     }
 
-    fn server_found(&mut self, entry: u32, id: u64, addresses: Vec<IpAddr>) {
+    fn server_found(&mut self, entry: u32, id: u64, name: &str, addresses: Vec<IpAddr>) {
         let server = self.servers.get_mut(entry as usize);
+        // A late answer may find it at another host already.
         let waits = |server: &&mut crate::server::Server| {
-            server.id == id && matches!(server.state, State::Resolving)
+            server.id == id
+                && matches!(server.state, State::Resolving)
+                && server.route.name() == Some(name)
         };
         let Some(server) = server.filter(waits) else { return };
         server.route.addresses = addresses.into();

@@ -220,7 +220,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             Mail::Order { order, ask } => self.ordered(order, ask),
             Mail::Answer { ask, answer } => self.answered(ask.number, answer),
             Mail::Resolved { name, resolution } => self.resolved(&name, &resolution),
-            Mail::Found { sought, addresses } => self.host_found(sought, addresses),
+            Mail::Found { sought, name, addresses } => self.host_found(sought, &name, addresses),
             Mail::Moved { name } => self.host_moved(&name),
             Mail::Serial { zone, serial } => self.serial_came(&zone, serial),
             Mail::Vouched { party: Party::Client { slot, id }, verdict } => {
