@@ -96,6 +96,26 @@ fn e13_where_one_address_is_dead_the_next_is_dialled_at_once() {
     assert!(log.contains("connect to 127.0.0.9:"), "{log}");
 }
 
+/// At the first address nobody says no: the kernel's backlog is full there, and it answers nothing.
+#[test]
+fn e13_where_one_address_is_a_black_hole_the_next_is_dialled_in_time() {
+    howdah_only!("PgBouncer waits for server_login_retry");
+    let Some(names) = NameServer::start() else { return };
+    names.host("db.test", &["127.0.0.7", "127.0.0.2"]);
+    let hole = std::net::TcpListener::bind(("127.0.0.7", Postgres::shared().port())).expect("free");
+    rustix::net::listen(&hole, 0).expect("it is a listener");
+    let at = hole.local_addr().expect("it is bound");
+    let short = std::time::Duration::from_millis(300);
+    let mut filling = Vec::new();
+    while let Ok(one) = std::net::TcpStream::connect_timeout(&at, short) {
+        filling.push(one);
+    }
+    let howdah = pooler(&names, "db.test", |setup| {
+        setup.set("server_connect_timeout", 1).set("server_login_retry", 1000)
+    });
+    assert_eq!(client(&howdah).value("SELECT host(inet_server_addr())"), "127.0.0.2");
+}
+
 #[test]
 fn e13_servers_at_an_address_that_is_gone_are_replaced() {
     howdah_only!("1.18 of Debian has another resolver");
