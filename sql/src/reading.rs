@@ -1,0 +1,194 @@
+//! A text as a list of statements.
+
+use std::ops::Range;
+
+use pg_query::protobuf::RawStmt;
+use pg_query::{Error, ParserOptions};
+
+use crate::act::Act;
+use crate::states::States;
+use crate::utility;
+
+/// Longer texts are not read: what PostgreSQL's parser makes of them takes many times their size, and the time of
+/// whoever waits.
+pub const TEXT_BYTES_MAX: usize = 256 * 1024;
+
+/// What a text may do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// In order; empty for an empty query, and where the text could not be read.
+    pub statements: Vec<Statement>,
+    pub unread: Option<Unread>,
+}
+
+/// Why a text could not be read. It may do anything.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unread {
+    TooLong,
+    /// Nested beyond what the parser or its tree can hold: some forty levels of expressions.
+    TooDeep,
+    /// Not UTF-8, or with a zero byte.
+    NotText,
+    /// The grammar refuses it. So will the server, unless it is of another version.
+    Syntax,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Statement {
+    /// Where it is in the text, less the semicolon.
+    pub range: Range<usize>,
+    /// In order. Empty for a plain SELECT, INSERT, UPDATE, DELETE or MERGE that calls nothing remarkable.
+    pub acts: Vec<Act>,
+    /// Kinds of state that it may make or change.
+    pub makes: States,
+    /// Kinds of state that it may end.
+    pub ends: States,
+    /// Kinds of state that its outcome depends on, besides settings, which all depend on.
+    pub reads: States,
+    pub touch: Touch,
+    /// It uses names that PostgreSQL has built in, with arguments and without saying `pg_catalog`, so that a function or
+    /// operator of the same name that somebody made could be meant.
+    pub overloadable: bool,
+}
+
+/// What a statement may do to the session beyond what [`Statement::makes`] and [`Statement::ends`] say.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Touch {
+    /// Nothing: constants, built-in functions, the catalog, transaction control.
+    #[default]
+    Inert,
+    /// Only what somebody has attached to the things it uses: triggers, rules, views, policies, defaults, casts.
+    Ordinary,
+    /// Anything: it calls functions nobody here knows, or is not understood.
+    Unknown,
+}
+
+impl Reading {
+    /// Reads a text. `standard_conforming_strings` is the session's setting of that name: whether a backslash in a
+    /// plain string is just that.
+    ///
+    /// For a client whose client_encoding is not [plain](crate::encoding_is_plain) only ASCII may come here.
+    #[must_use]
+    pub fn of(text: &[u8], standard_conforming_strings: bool) -> Self {
+        match parse(text, standard_conforming_strings) {
+            Ok((text, tree)) => {
+                let statements = tree.iter().map(|raw| statement(text, raw));
+                Self { statements: statements.collect(), unread: None }
+            }
+            Err(unread) => Self { statements: Vec::new(), unread: Some(unread) },
+        }
+    }
+
+    /// The worst of its statements.
+    #[must_use]
+    pub fn touch(&self) -> Touch {
+        let worst = self.statements.iter().map(|statement| statement.touch).max();
+        if self.unread.is_some() { Touch::Unknown } else { worst.unwrap_or_default() }
+    }
+
+    #[must_use]
+    pub fn makes(&self) -> States {
+        self.statements.iter().fold(States::empty(), |all, statement| all | statement.makes)
+    }
+
+    #[must_use]
+    pub fn ends(&self) -> States {
+        self.statements.iter().fold(States::empty(), |all, statement| all | statement.ends)
+    }
+
+    #[must_use]
+    pub fn reads(&self) -> States {
+        self.statements.iter().fold(States::empty(), |all, statement| all | statement.reads)
+    }
+
+    #[must_use]
+    pub fn overloadable(&self) -> bool {
+        self.statements.iter().any(|statement| statement.overloadable)
+    }
+
+    /// Of all statements, those within PREPARE not counted.
+    pub fn acts(&self) -> impl Iterator<Item = &Act> {
+        self.statements.iter().flat_map(|statement| &statement.acts)
+    }
+
+    /// What it occupies, roughly.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of = |statement: &Statement| {
+            // An act's strings are parts of the text, whose length the shelf counts besides.
+            size_of::<Statement>() + statement.acts.len() * size_of::<Act>() * 2
+        };
+        size_of::<Self>() + self.statements.iter().map(of).sum::<usize>()
+    }
+}
+
+fn parse(text: &[u8], conforming: bool) -> Result<(&str, Vec<RawStmt>), Unread> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(Unread::TooLong);
+    }
+    if text.contains(&0) {
+        return Err(Unread::NotText);
+    }
+    let text = std::str::from_utf8(text).map_err(|_| Unread::NotText)?;
+    let options = if conforming {
+        ParserOptions::DEFAULT
+    } else {
+        ParserOptions::DISABLE_STANDARD_CONFORMING_STRINGS
+    };
+    match pg_query::parse(text, options) {
+        Ok(parsed) => Ok((text, parsed.protobuf.stmts)),
+        // The tree comes as a message of messages, which its decoder follows a hundred deep.
+        Err(Error::Decode(_)) => Err(Unread::TooDeep),
+        Err(Error::Parse(why)) if why.contains("depth") || why.contains("memory exhausted") => {
+            Err(Unread::TooDeep)
+        }
+        Err(_) => Err(Unread::Syntax),
+    }
+}
+
+fn statement(text: &str, raw: &RawStmt) -> Statement {
+    let start = usize::try_from(raw.stmt_location).unwrap_or_default().min(text.len());
+    let end = match usize::try_from(raw.stmt_len) {
+        // Zero stands for the rest.
+        Ok(0) | Err(_) => text.len(),
+        Ok(length) => start.saturating_add(length).min(text.len()),
+    };
+    let node = raw.stmt.as_ref().and_then(|node| node.node.as_ref());
+    let mut statement = utility::read(node, text, start..end);
+    statement.range = start..end;
+    statement
+}
+
+impl Statement {
+    /// One that does nothing yet.
+    pub(crate) fn blank() -> Self {
+        Self {
+            range: 0..0,
+            acts: Vec::new(),
+            makes: States::empty(),
+            ends: States::empty(),
+            reads: States::empty(),
+            touch: Touch::Inert,
+            overloadable: false,
+        }
+    }
+
+    pub(crate) fn unknown() -> Self {
+        Self { touch: Touch::Unknown, ..Self::blank() }
+    }
+
+    /// Takes over what a part of it does.
+    pub(crate) fn absorb(&mut self, part: Self) {
+        self.acts.extend(part.acts);
+        self.makes |= part.makes;
+        self.ends |= part.ends;
+        self.reads |= part.reads;
+        self.touch = self.touch.max(part.touch);
+        self.overloadable |= part.overloadable;
+    }
+
+    pub(crate) fn at_least(mut self, touch: Touch) -> Self {
+        self.touch = self.touch.max(touch);
+        self
+    }
+}
