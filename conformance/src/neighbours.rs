@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use harness::{Heard, Login, Raw, Reply, say, seconds};
 
@@ -28,6 +29,12 @@ UNION ALL SELECT 'role', session_user || ' as ' || current_user, '' \
 UNION ALL SELECT 'custom', name, pg_catalog.current_setting(name, true) \
  FROM pg_catalog.unnest('{custom.my_guc,plpgsql.extra_foo_warnings,nosuch.setting,app.tenant}'::text[]) AS name \
  WHERE pg_catalog.current_setting(name, true) IS NOT NULL";
+
+/// What every setting is. One that somebody has set to what it is anyway is clean.
+const SETTINGS: &str = "SELECT 'setting', name, setting FROM pg_catalog.pg_settings";
+
+/// How long they rest between two transactions, so as to leave something of the machine to the suite.
+const REST: Duration = Duration::from_millis(5);
 
 /// Between two looks: what they do otherwise.
 const WORK: [&str; 3] = ["BEGIN", "SELECT pg_catalog.count(*) FROM pg_catalog.pg_am", "COMMIT"];
@@ -82,10 +89,10 @@ impl Neighbours {
     #[must_use]
     pub fn move_in(run: &Run, stage: &Stage) -> Self {
         let leaving = Arc::new(AtomicBool::new(false));
-        // What a new session has set of its own accord, with the same startup packet.
+        // What a new session with the same startup packet has.
         let login = login(stage, run);
         let direct = Login { address: stage.postgres.address(), ..login.clone() };
-        let clean = look(&mut direct.enter()).unwrap_or_default();
+        let clean = look(&mut direct.enter(), SETTINGS).unwrap_or_default();
         let stays = run.mode == Mode::Transaction && run.through != Through::Direct;
         let threads = (0..run.neighbours).map(|_| {
             let leaving = Arc::clone(&leaving);
@@ -127,11 +134,11 @@ fn live(login: &Login, clean: &[[String; 3]], stays: bool, leaving: &AtomicBool)
     while !leaving.load(Ordering::Relaxed) {
         let Some(mut raw) = home.take().or_else(|| login.attempt().ok()) else {
             findings.lost += 1;
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::sleep(10 * REST);
             continue;
         };
         findings.transactions += 1;
-        match look(&mut raw) {
+        match look(&mut raw, LOOK) {
             Ok(found) => {
                 for [what, which, how] in found.iter().filter(|row| !clean.contains(row)) {
                     let how = how.chars().take(60).collect::<String>();
@@ -144,6 +151,7 @@ fn live(login: &Login, clean: &[[String; 3]], stays: bool, leaving: &AtomicBool)
             }
             Err(Trouble::Error(error)) => findings.find(error),
         }
+        std::thread::sleep(REST);
         if work(&mut raw, &mut findings).is_none() {
             findings.lost += 1;
             continue;
@@ -174,8 +182,8 @@ enum Trouble {
     Error(String),
 }
 
-fn look(raw: &mut Raw) -> Result<Vec<[String; 3]>, Trouble> {
-    let reply = ask(raw, LOOK).ok_or(Trouble::Lost)?;
+fn look(raw: &mut Raw, sql: &str) -> Result<Vec<[String; 3]>, Trouble> {
+    let reply = ask(raw, sql).ok_or(Trouble::Lost)?;
     if let Some(error) = reply.error() {
         return Err(Trouble::Error(format!("error {} {}", error.code(), error.text())));
     }

@@ -7,7 +7,8 @@ use lexopt::prelude::*;
 
 pub const USAGE: &str = "\
 conformance/run [--suite regress|isolation] [--through direct|howdah|pgbouncer] [--mode transaction|session]
-                [--neighbours N] [--pool N] [--at-once N] [--schedule FILE] [--minutes N] [--set NAME=VALUE]… [TEST…]
+                [--neighbours N] [--pool N] [--at-once N] [--schedule FILE] [--minutes N] [--patience N]
+                [--set NAME=VALUE]… [TEST…]
 
   --suite       PostgreSQL's regression suite (default) or its isolation suite
   --through     what stands between the suite and the server; default howdah
@@ -16,7 +17,8 @@ conformance/run [--suite regress|isolation] [--through direct|howdah|pgbouncer] 
   --pool        default_pool_size; default 20
   --at-once     how many tests run at the same time; default: what the schedule says
   --schedule    a schedule of one's own instead of the suite's
-  --minutes     when a suite that hangs is ended; default 15
+  --minutes     when the suite is ended; default 30
+  --patience    after how many seconds without a result the tests under way are ended; default 90
   --set         a line of the pooler's ini, such as a setting to try
   TEST…         these tests only, instead of a schedule";
 
@@ -60,6 +62,7 @@ pub struct Run {
     pub at_once: Option<u32>,
     pub schedule: Option<PathBuf>,
     pub minutes: u32,
+    pub patience: u32,
     pub settings: Vec<(String, String)>,
     pub tests: Vec<String>,
 }
@@ -75,7 +78,8 @@ impl Run {
             pool: 20,
             at_once: None,
             schedule: None,
-            minutes: 15,
+            minutes: 30,
+            patience: 90,
             settings: Vec::new(),
             tests: Vec::new(),
         };
@@ -93,6 +97,7 @@ impl Run {
                 Long("at-once") => run.at_once = Some(arguments.value()?.parse()?),
                 Long("schedule") => run.schedule = Some(arguments.value()?.into()),
                 Long("minutes") => run.minutes = arguments.value()?.parse()?,
+                Long("patience") => run.patience = arguments.value()?.parse()?,
                 Long("set") => {
                     let pair = arguments.value()?.string()?;
                     let (name, value) = pair.split_once('=').ok_or("--set NAME=VALUE")?;

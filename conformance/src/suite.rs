@@ -64,7 +64,7 @@ pub fn play(run: &Run, stage: &Stage) -> Outcome {
         .stderr(File::options().append(true).open(&said).expect("the same file"))
         .spawn()
         .expect("pg_regress starts");
-    let ended = await_end(&mut child, Duration::from_secs(60 * u64::from(run.minutes)));
+    let ended = await_end(run, &mut child, &said);
     let mut outcome = Outcome::default();
     let said = std::fs::read_to_string(&said).unwrap_or_default();
     for line in said.lines() {
@@ -110,21 +110,44 @@ fn command(run: &Run, stage: &Stage, input: &Path, output: &Path) -> Command {
     command
 }
 
-/// `None` when it had to be ended.
-fn await_end(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
-    let deadline = Instant::now() + patience;
+/// `None` when it had to be ended. Tests that hang are ended one by one before that, since pg_regress would wait for ever.
+fn await_end(run: &Run, child: &mut Child, said: &Path) -> Option<ExitStatus> {
+    let deadline = Instant::now() + Duration::from_secs(60 * u64::from(run.minutes));
+    let patience = Duration::from_secs(u64::from(run.patience));
+    let mut heard = (Instant::now(), 0);
     loop {
         if let Some(status) = child.try_wait().expect("our child") {
             return Some(status);
         }
+        let length = std::fs::metadata(said).map_or(0, |file| file.len());
+        if length > heard.1 {
+            heard = (Instant::now(), length);
+        }
         if Instant::now() > deadline {
-            // It leads a group of its own, in which its psqls are too.
-            let group = format!("-{}", child.id());
-            let _gone = Command::new("kill").args(["-TERM", "--", &group]).status();
+            end(child.id(), None);
             let _status = child.wait();
             return None;
         }
+        if heard.0.elapsed() > patience {
+            eprintln!("nothing was heard for {} s: what runs is ended", run.patience);
+            end(child.id(), Some(&["psql", "isolationtester"]));
+            heard.0 = Instant::now();
+        }
         std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Ends the processes of a group, all or those of these names.
+fn end(group: u32, names: Option<&[&str]>) {
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(status) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        // pid (name) state parent group …
+        let Some((head, tail)) = status.rsplit_once(") ") else { continue };
+        let name = head.split_once('(').map_or("", |(_, name)| name);
+        let theirs = tail.split(' ').nth(2).and_then(|group| group.parse().ok());
+        if theirs == Some(group) && names.is_none_or(|names| names.contains(&name)) {
+            let _gone = Command::new("kill").arg(entry.file_name()).status();
+        }
     }
 }
 

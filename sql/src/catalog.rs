@@ -175,8 +175,18 @@ pub fn catalog_comes_first(search_path: &str) -> bool {
 pub fn encoding_is_plain(client_encoding: &str) -> bool {
     // Spelled as PostgreSQL compares them: letters and digits only. From its list of encodings for clients only.
     const TANGLED: [&str; 12] = [
-        "big5", "win950", "windows950", "gbk", "win936", "windows936", "gb18030", "johab", "sjis",
-        "shiftjis", "shiftjis2004", "uhc",
+        "big5",
+        "win950",
+        "windows950",
+        "gbk",
+        "win936",
+        "windows936",
+        "gb18030",
+        "johab",
+        "sjis",
+        "shiftjis",
+        "shiftjis2004",
+        "uhc",
     ];
     const TANGLED_TOO: [&str; 5] = ["mskanji", "win932", "windows932", "win949", "windows949"];
     let name: String =

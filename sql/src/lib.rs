@@ -13,7 +13,7 @@
 //! it further back: see [`catalog_comes_first`].
 //!
 //! The grammar is that of PostgreSQL 18 (libpg_query), which reads the texts of all earlier ones but for a handful of
-//! keywords. It runs on the thread's own stack, within what is left of it; leave it 1 MB.
+//! keywords. It is C, and recursive; [`Reading::of`] sees to it that neither a long text nor a deep one can hurt.
 
 mod act;
 mod catalog;

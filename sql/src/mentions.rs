@@ -196,12 +196,7 @@ impl<'a> Serializer for &'a mut Walk {
         Ok(())
     }
 
-    fn serialize_unit_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-    ) -> Result<(), Never> {
+    fn serialize_unit_variant(self, _: &'static str, _: u32, _: &'static str) -> Result<(), Never> {
         Ok(())
     }
 

@@ -13,6 +13,11 @@ use crate::utility;
 /// whoever waits.
 pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 
+/// What a reading may need of the stack, in a debug build: the parser takes what it finds, and the tree a hundred levels
+/// of large frames. Where less is left it is run on a stack of its own, which costs a mapping; so threads that read a lot
+/// are better given 4 MB.
+const STACK_BYTES: usize = 2 << 20;
+
 /// What a text may do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
@@ -70,11 +75,9 @@ impl Reading {
     /// For a client whose client_encoding is not [plain](crate::encoding_is_plain) only ASCII may come here.
     #[must_use]
     pub fn of(text: &[u8], standard_conforming_strings: bool) -> Self {
-        match parse(text, standard_conforming_strings) {
-            Ok((text, tree)) => {
-                let statements = tree.iter().map(|raw| statement(text, raw));
-                Self { statements: statements.collect(), unread: None }
-            }
+        let read = || parse(text, standard_conforming_strings);
+        match stacker::maybe_grow(STACK_BYTES, 2 * STACK_BYTES, read) {
+            Ok(statements) => Self { statements, unread: None },
             Err(unread) => Self { statements: Vec::new(), unread: Some(unread) },
         }
     }
@@ -122,7 +125,7 @@ impl Reading {
     }
 }
 
-fn parse(text: &[u8], conforming: bool) -> Result<(&str, Vec<RawStmt>), Unread> {
+fn parse(text: &[u8], conforming: bool) -> Result<Vec<Statement>, Unread> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(Unread::TooLong);
     }
@@ -136,7 +139,7 @@ fn parse(text: &[u8], conforming: bool) -> Result<(&str, Vec<RawStmt>), Unread> 
         ParserOptions::DISABLE_STANDARD_CONFORMING_STRINGS
     };
     match pg_query::parse(text, options) {
-        Ok(parsed) => Ok((text, parsed.protobuf.stmts)),
+        Ok(parsed) => Ok(parsed.protobuf.stmts.iter().map(|raw| statement(text, raw)).collect()),
         // The tree comes as a message of messages, which its decoder follows a hundred deep.
         Err(Error::Decode(_)) => Err(Unread::TooDeep),
         Err(Error::Parse(why)) if why.contains("depth") || why.contains("memory exhausted") => {

@@ -22,6 +22,10 @@ const HOLD: i32 = 0x20;
 /// ON COMMIT DROP: ONCOMMIT_DROP.
 const ON_COMMIT_DROP: i32 = protobuf::OnCommitAction::OncommitDrop as i32;
 
+/// What asyncpg said on giving a connection back, for years: UNLISTEN where there is something to unlisten.
+const KNOWN_BLOCK: &str = "BEGIN PERFORM * FROM pg_listening_channels() LIMIT 1; \
+                           IF FOUND THEN UNLISTEN *; END IF; END;";
+
 /// Reads one statement; `range` is where it is in the text.
 pub(crate) fn read(node: Option<&NodeEnum>, text: &str, range: Range<usize>) -> Statement {
     let Some(node) = node else { return Statement::unknown() };
@@ -40,11 +44,7 @@ pub(crate) fn read(node: Option<&NodeEnum>, text: &str, range: Range<usize>) -> 
         NodeEnum::ExecuteStmt(stmt) => execute(stmt),
         NodeEnum::DeallocateStmt(stmt) => Statement {
             ends: States::STATEMENTS,
-            ..does(if stmt.isall {
-                Act::DeallocateAll
-            } else {
-                Act::Deallocate(stmt.name.clone())
-            })
+            ..does(if stmt.isall { Act::DeallocateAll } else { Act::Deallocate(stmt.name.clone()) })
         },
         NodeEnum::DeclareCursorStmt(stmt) => declare(stmt, text),
         NodeEnum::FetchStmt(stmt) => {
@@ -67,16 +67,15 @@ pub(crate) fn read(node: Option<&NodeEnum>, text: &str, range: Range<usize>) -> 
                 name => Act::Unlisten(name.into()),
             })
         },
-        NodeEnum::NotifyStmt(stmt) => does(Act::Notify {
-            channel: stmt.conditionname.clone(),
-            payload: stmt.payload.clone(),
-        }),
+        NodeEnum::NotifyStmt(stmt) => {
+            does(Act::Notify { channel: stmt.conditionname.clone(), payload: stmt.payload.clone() })
+        }
         NodeEnum::LoadStmt(stmt) => Statement {
             makes: States::LIBRARIES,
             ..does(Act::Load(stmt.filename.clone())).at_least(Touch::Unknown)
         },
         NodeEnum::LockStmt(_) => does(Act::Lock),
-        NodeEnum::DoStmt(_) => does(Act::Do).at_least(Touch::Unknown),
+        NodeEnum::DoStmt(stmt) => block(stmt),
         NodeEnum::CallStmt(stmt) => call(stmt),
         NodeEnum::CopyStmt(stmt) => copy(stmt, text),
         NodeEnum::ExplainStmt(stmt) => explain(stmt, text),
@@ -256,7 +255,9 @@ fn item(node: &NodeEnum) -> Option<Item> {
         NodeEnum::AConst(constant) => Some(match constant.val.as_ref()? {
             a_const::Val::Ival(number) => Item::Number(number.ival.to_string()),
             a_const::Val::Fval(number) => Item::Number(number.fval.clone()),
-            a_const::Val::Boolval(flag) => Item::Text(if flag.boolval { "on" } else { "off" }.into()),
+            a_const::Val::Boolval(flag) => {
+                Item::Text(if flag.boolval { "on" } else { "off" }.into())
+            }
             a_const::Val::Sval(text) => Item::Text(text.sval.clone()),
             a_const::Val::Bsval(text) => Item::Text(text.bsval.clone()),
         }),
@@ -312,6 +313,25 @@ fn declare(stmt: &protobuf::DeclareCursorStmt, text: &str) -> Statement {
     // It runs at FETCH or COMMIT, in this transaction at the latest.
     statement.absorb(inner(stmt.query.as_deref(), text));
     statement
+}
+
+/// DO. A block is code, and code is unknown, but for what drivers are known to send.
+fn block(stmt: &protobuf::DoStmt) -> Statement {
+    let unknown = does(Act::Do).at_least(Touch::Unknown);
+    let [argument] = &stmt.args[..] else { return unknown };
+    let Some(NodeEnum::DefElem(argument)) = &argument.node else { return unknown };
+    let code = argument.arg.as_deref().and_then(|code| code.node.as_ref()).and_then(item);
+    match code {
+        Some(Item::Text(code)) if argument.defname == "as" => {
+            let mut words = KNOWN_BLOCK.split_ascii_whitespace();
+            if !code.split_ascii_whitespace().eq(words.by_ref()) {
+                return unknown;
+            }
+            let channels = States::CHANNELS;
+            Statement { ends: channels, reads: channels, ..does(Act::Do) }
+        }
+        _ => unknown,
+    }
 }
 
 fn call(stmt: &protobuf::CallStmt) -> Statement {
