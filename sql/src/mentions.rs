@@ -15,7 +15,7 @@ pub(crate) struct Mentions {
     pub(crate) operators: Vec<Object>,
     /// Tables and views, and names of WITH, which look the same.
     pub(crate) relations: Vec<Object>,
-    /// Something is called pg_temp.
+    /// Something is called pg_temp, or made TEMPORARY.
     pub(crate) temporary: bool,
 }
 
@@ -118,6 +118,11 @@ impl ser::SerializeStruct for Struct<'_> {
             }
             Kind::Relation { schema, .. } if key == "schemaname" => *schema = walk.last_name(value),
             Kind::Relation { name, .. } if key == "relname" => *name = walk.last_name(value),
+            // RELPERSISTENCE_TEMP
+            Kind::Relation { .. } if key == "relpersistence" => {
+                let persistence = walk.last_name(value);
+                walk.mentions.temporary |= persistence == "t";
+            }
             _ => return value.serialize(&mut **walk),
         }
         Ok(())

@@ -375,6 +375,7 @@ fn temporary_objects_are_noticed() {
         "CREATE DOMAIN pg_temp.d AS int",
         "CREATE AGGREGATE pg_temp.a (int) (sfunc = int4pl, stype = int)",
         "EXPLAIN ANALYZE CREATE TEMP TABLE t AS SELECT 1",
+        "CREATE SCHEMA s CREATE TEMP TABLE t (a int)",
     ] {
         assert!(one(sql).makes.contains(States::TEMPORARY), "{sql}");
     }
