@@ -8,6 +8,7 @@ use config::{AuthType, Config, Diff, Disk};
 use session::Tracked;
 use worker::{Level, Site};
 
+use crate::law::Law;
 use crate::sink::Pen;
 
 /// Read the configuration at `path`. All that is wrong is said to the log.
@@ -45,6 +46,7 @@ pub(crate) fn config(path: &str, pen: &mut Pen) -> Option<Config> {
 /// userlist stays where the new one cannot be read.
 pub(crate) fn site(
     config: Config,
+    law: Law,
     diff: Diff,
     old: Option<&Site>,
     secret: [u8; 32],
@@ -83,6 +85,8 @@ pub(crate) fn site(
         }
     };
     let uid = rustix::process::getuid().as_raw();
+    let Law { rules, maps } = law;
     let generation = old.map_or(0, |site| site.generation) + 1;
-    Site { config, userlist, directory, tracked, decoy: Arc::new(decoy), diff, generation, uid }
+    let decoy = Arc::new(decoy);
+    Site { config, userlist, rules, maps, directory, tracked, decoy, diff, generation, uid }
 }

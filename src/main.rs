@@ -5,6 +5,7 @@ mod doors;
 mod entrypoint;
 mod identity;
 mod inherited;
+mod law;
 mod lines;
 mod load;
 mod outlet;
@@ -24,6 +25,7 @@ use worker::Level;
 
 use crate::args::{Options, Task};
 use crate::identity::PidFile;
+use crate::law::Law;
 use crate::sink::{Pen, Sink};
 use crate::steward::{Ears, Start, Steward};
 
@@ -59,7 +61,12 @@ fn main() -> ExitCode {
 }
 
 fn check(file: &str) -> ExitCode {
-    let report = config::check(file, &Disk, FdLimit::read(&Disk));
+    let mut report = config::check(file, &Disk, FdLimit::read(&Disk));
+    if report.errors.is_empty()
+        && let Ok(config) = config::load(file, &Disk)
+    {
+        law::check(&config.settings, &mut report);
+    }
     print!("{report}");
     if report.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -187,7 +194,8 @@ fn prepare(
     let doors = doors?;
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| format!("no random numbers: {error}"))?;
-    let site = load::site(config, Diff::default(), None, secret, pen);
+    let law = Law::load(&config, pen)?;
+    let site = load::site(config, law, Diff::default(), None, secret, pen);
     pen.say(
         Level::Log,
         format_args!(

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use control::{Mailbox, Nowhere};
+use control::{Callers, Mailbox, Nowhere};
 use io::Socket;
 use jiff::Zoned;
 use pool::Instant;
-use worker::{Case, Commons, Errand, Judge, Log, Mail, Resolution, World};
+use worker::{About, Case, Commons, Errand, Judge, Log, Mail, Resolution, World};
 
 use crate::sink::Pen;
 use crate::steward::Task;
@@ -18,6 +18,7 @@ pub(crate) struct Outside {
     pub(crate) start: std::time::Instant,
     pub(crate) pen: Pen,
     pub(crate) mailbox: Mailbox,
+    pub(crate) callers: Callers,
     pub(crate) steward: Sender<Task>,
     pub(crate) commons: Arc<Commons<Socket>>,
 }
@@ -88,6 +89,18 @@ impl World for Outside {
                 if self.mailbox.serial(&name, reply).is_err() {
                     back.mail(worker, Mail::Serial { zone: name, serial: None });
                 }
+            }
+            Errand::Learn { worker, party, about } => {
+                let back = move |name: Option<String>| {
+                    let name = name.map(String::into_boxed_str);
+                    commons.mail(worker, Mail::Learnt { party, about, name });
+                };
+                // Where too many are in line already, this login, too, waits for its timeout: without
+                // an answer, nobody knows which rule is its.
+                let _ = match about {
+                    About::Host(address) => self.callers.host_name(address, back),
+                    About::Account(uid) => self.callers.account(uid, back),
+                };
             }
             // The steward outlives the workers.
             Errand::Reload { ask } => drop(self.steward.send(Task::Reload { ask: Some(ask) })),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use admin::Refusal;
 use config::{Config, Diff, Settings};
-use control::{Control, Sources};
+use control::{Callers, Control, Sources};
 use io::{Kind, Socket, Waker};
 use pool::WorkerId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 use worker::{Answer, Ask, Commons, LetterBox, Level, Mail, Order, Shutdown, Site, Worker};
 
 use crate::doors::Door;
+use crate::law::Law;
 use crate::load;
 use crate::outside::Outside;
 use crate::sink::{Pen, Sink};
@@ -94,6 +95,8 @@ impl Steward {
         let sources = sources(&site.config.settings.resolv_conf);
         let control = Control::start(control::Limits::default(), sources)
             .map_err(|error| format!("cannot start the control threads: {error}"))?;
+        let callers = Callers::start()
+            .map_err(|error| format!("cannot start the control threads: {error}"))?;
         ears.listen(&sender)?;
         let site = Arc::new(site);
         let count = config::workers(&site.config.settings);
@@ -120,6 +123,7 @@ impl Steward {
                 start: epoch,
                 pen: Pen::new(sink.clone()),
                 mailbox: control.mailbox(),
+                callers: callers.clone(),
                 steward: sender.clone(),
                 commons: commons.clone(),
             };
@@ -325,26 +329,34 @@ impl Steward {
     fn read_again(&mut self) -> Answer {
         let file = self.site.config.settings.conffile.clone().unwrap_or_else(|| self.file.clone());
         let Some(fresh) = load::config(&file, &mut self.pen) else {
-            self.pen.say(Level::Error, format_args!("RELOAD failed, the old configuration stays"));
-            let site = self.site.clone();
-            self.set_sink(&site.config.settings);
-            return Answer::Failed(Refusal::ReloadFailed);
+            return self.reload_failed();
         };
         let (config, diff) = config::reload(&self.site.config, fresh);
-        for kept in &diff.kept {
+        let kept = diff.kept.clone();
+        if !self.move_over(config, diff) {
+            return self.reload_failed();
+        }
+        for kept in kept {
             let text = format_args!("{kept} was changed in the file; only a restart changes it");
             self.pen.say(Level::Warning, text);
         }
-        self.move_over(config, diff);
         Answer::Done
+    }
+
+    fn reload_failed(&mut self) -> Answer {
+        self.pen.say(Level::Error, format_args!("RELOAD failed, the old configuration stays"));
+        let site = self.site.clone();
+        self.set_sink(&site.config.settings);
+        Answer::Failed(Refusal::ReloadFailed)
     }
 
     fn set(&mut self, ask: Ask, key: &str, value: &str) {
         let mut config: Config = self.site.config.clone();
         match config::set_runtime(&mut config, key, value) {
             Ok(()) => {
-                self.move_over(config, Diff::default());
-                self.answer(Some(ask), Answer::Done);
+                let done = self.move_over(config, Diff::default());
+                let failed = Answer::Failed(Refusal::SetFailed);
+                self.answer(Some(ask), if done { Answer::Done } else { failed });
             }
             Err(problem) => {
                 self.pen.say(Level::Error, format_args!("SET {key}: {problem}"));
@@ -353,14 +365,24 @@ impl Steward {
         }
     }
 
-    fn move_over(&mut self, config: Config, diff: Diff) {
+    /// Everybody goes by `config` from now on. False, and nothing is changed, where there are to be rules
+    /// and they cannot be read.
+    fn move_over(&mut self, config: Config, diff: Diff) -> bool {
+        let law = match Law::load(&config, &mut self.pen) {
+            Ok(law) => law,
+            Err(why) => {
+                self.pen.say(Level::Error, format_args!("{why}"));
+                return false;
+            }
+        };
         self.set_sink(&config.settings);
         crate::identity::raise_fd_limit(crate::fds_wanted(&config));
         self.sink.verbose(self.verbose.max(config.settings.verbose));
-        let site = load::site(config, diff, Some(&self.site), self.secret, &mut self.pen);
+        let site = load::site(config, law, diff, Some(&self.site), self.secret, &mut self.pen);
         self.site = Arc::new(site);
         self.tell_all(&Order::Site(self.site.clone()));
         derive_ahead(&self.site, &self.commons);
+        true
     }
 
     /// The log as the settings want it; its file is opened anew, for somebody may have moved it away.
@@ -440,7 +462,9 @@ impl RollCall {
 /// for: a first login would take milliseconds longer than all others, and a wrong password for a
 /// user who has none behind him longer than one for a user who does not exist.
 fn derive_ahead(site: &Arc<Site>, commons: &Arc<Commons<Socket>>) {
-    if site.config.settings.auth_type != config::AuthType::ScramSha256 {
+    use config::AuthType::{Hba, ScramSha256};
+
+    if !matches!(site.config.settings.auth_type, ScramSha256 | Hba) {
         return;
     }
     let (site, commons) = (site.clone(), commons.clone());

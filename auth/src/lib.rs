@@ -7,11 +7,16 @@
 
 extern crate alloc;
 
+mod certificate;
 mod client;
 mod decoy;
+pub mod hba;
+mod ident;
 mod job;
 pub mod ldap;
+mod lines;
 mod md5;
+mod names;
 mod scram;
 mod secret;
 mod server;
@@ -24,11 +29,14 @@ pub fn same(ours: &[u8], theirs: &[u8]) -> bool {
 }
 
 pub use crate::md5::md5_secret;
+pub use certificate::{Certificate, TlsFacts, end_point};
 pub use client::{
     Accepted, Account, Ask, Claim, ClientAuth, Dice, Judge, Method, Step, Unproved, Voucher, Why,
 };
 pub use decoy::Decoy;
+pub use ident::IdentMaps;
 pub use job::{ClientKeys, Derived, Job, JobKey, KeyRing};
+pub use lines::{Files, Place};
 pub use scram::{ITERATIONS_MAX, Nonce, SCRAM_SHA_256};
 pub use secret::{Digest, Form, Password, Secret, Verifier};
 pub use server::{Answer, Credentials, Fault, ServerAuth};

@@ -230,8 +230,15 @@ fn refused(settings: &Settings, name: &str) -> Option<&'static str> {
             | AuthType::Md5
             | AuthType::ScramSha256
             | AuthType::Pam
-            | AuthType::Ldap => None,
-            AuthType::Cert | AuthType::Hba => Some("not supported yet"),
+            | AuthType::Ldap
+            | AuthType::Hba => None,
+            AuthType::Cert if settings.client_tls_sslmode != SslMode::VerifyFull => {
+                Some("auth_type=cert requires client_tls_sslmode=verify-full")
+            }
+            AuthType::Cert if settings.client_tls_ca_file.is_empty() => {
+                Some("auth_type=cert requires client_tls_ca_file")
+            }
+            AuthType::Cert => None,
         },
         "client_tls_sslmode" => match settings.client_tls_sslmode {
             Disable | Allow | Prefer => None,

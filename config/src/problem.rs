@@ -26,7 +26,8 @@ pub struct Place {
 pub struct Problems(pub Vec<Problem>);
 
 impl Problem {
-    pub(crate) fn new(what: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), place: None, hint: None }
     }
 

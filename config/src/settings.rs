@@ -116,7 +116,6 @@ const SSL_MODE: OneOf<SslMode> = OneOf(PhantomData);
 const IO_DRIVER: OneOf<IoDriver> = OneOf(PhantomData);
 
 const TLS: Effect = NotYet("TLS is not supported yet");
-const HBA: Effect = NotYet("auth_type = hba is not supported yet");
 const BUFFERS: Effect = Never("buffers come from a budget of their own");
 const WINDOWS: Effect = Never("it names a Windows service");
 
@@ -129,9 +128,9 @@ settings! {
         "Database in which auth_query runs; unset, the one the client asks for.";
     auth_file: Option<String>, MaybeText, NULL, Yes, Now,
         "File of user names and secrets. It is read at start and on RELOAD.";
-    auth_hba_file: String, Text, "", Yes, HBA,
+    auth_hba_file: String, Text, "", Yes, Now,
         "Rules that decide per connection, for auth_type = hba.";
-    auth_ident_file: Option<String>, MaybeText, NULL, Yes, HBA,
+    auth_ident_file: Option<String>, MaybeText, NULL, Yes, Now,
         "User name maps for the rules of auth_hba_file.";
     auth_ldap_options: Option<String>, MaybeText, NULL, Yes, Now,
         "Options for auth_type = ldap, spelled as in pg_hba.conf.";
@@ -140,7 +139,7 @@ settings! {
         Yes, Now,
         "Query that finds the secret of a user who is not in auth_file.";
     auth_type: AuthType, AUTH_TYPE, "md5", Yes, Now,
-        "How clients prove who they are. cert and hba are refused for now.";
+        "How clients prove who they are: see authentication.md.";
     auth_user: Option<String>, MaybeText, NULL, Yes, Now,
         "User who runs auth_query.";
     autodb_idle_timeout: Duration, Seconds, "3600", Yes, Now,
@@ -635,7 +634,17 @@ mod tests {
         let cases: &[(&str, &[&str])] = &[
             (
                 "auth_type",
-                &["any", "trust", "plain", "md5", "scram-sha-256", "SCRAM-SHA-256", "pam", "ldap"],
+                &[
+                    "any",
+                    "trust",
+                    "plain",
+                    "md5",
+                    "scram-sha-256",
+                    "SCRAM-SHA-256",
+                    "hba",
+                    "pam",
+                    "ldap",
+                ],
             ),
             ("pool_mode", &["session", "transaction", "Statement"]),
             ("client_tls_sslmode", &["disable", "allow", "PREFER"]),
@@ -653,7 +662,6 @@ mod tests {
     #[test]
     fn what_protects_somebody_and_is_not_there_is_refused() {
         let cases: &[(&str, &[&str])] = &[
-            ("auth_type", &["cert", "hba"]),
             ("client_tls_sslmode", &["require", "verify-ca", "verify-full"]),
             ("server_tls_sslmode", &["require", "verify-ca", "verify-full"]),
         ];
@@ -667,6 +675,8 @@ mod tests {
             }
         }
         assert!(load("auth_dbname", "pgbouncer").is_err());
+        let error = load("auth_type", "cert").expect_err("nobody could check a certificate");
+        assert!(error.contains("requires client_tls_sslmode=verify-full"), "{error}");
     }
 
     /// What SHOW CONFIG prints, written back into a file, is the same configuration.

@@ -361,6 +361,9 @@ impl Play {
             Errand::Serial { worker, zone } => {
                 self.commons.mail(worker, Mail::Serial { zone, serial: None });
             }
+            Errand::Learn { party, about, worker } => {
+                self.commons.mail(worker, Mail::Learnt { party, about, name: None });
+            }
             Errand::Reload { ask } => {
                 self.edition += 1;
                 let fresh = config::parse(&self.weather.config(self.edition));
@@ -500,6 +503,7 @@ fn site(config: Config, diff: Diff, weather: &Weather) -> Site {
     assert!(flaws.is_empty(), "a good userlist");
     let tracked = Tracked::new(config.settings.track_extra_parameters.iter().map(String::as_str));
     let decoy = Arc::new(Decoy::new([3; 32], 1, Form::Plain));
+    let (rules, maps, directory) = (Arc::default(), Arc::default(), None);
     let tracked = Arc::new(tracked);
-    Site { config, userlist, directory: None, tracked, decoy, diff, generation: 1, uid: 0 }
+    Site { config, userlist, rules, maps, directory, tracked, decoy, diff, generation: 1, uid: 0 }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Card {
     /// `id` of SHOW CLIENTS, and what names it in the log.
     pub(crate) id: u64,
     pub(crate) ends: Ends,
+    /// What TLS says of it, where there is TLS.
+    pub(crate) tls: Option<Box<auth::TlsFacts>>,
     pub(crate) connected: Instant,
     /// Unix time, in seconds.
     pub(crate) connected_wall: i64,
@@ -59,6 +61,7 @@ impl Card {
         Self {
             id,
             ends,
+            tls: None,
             connected: now,
             connected_wall: wall_us / 1_000_000,
             database: None,

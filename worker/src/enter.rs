@@ -14,7 +14,7 @@ use crate::end::Why;
 use crate::inquiry::Question;
 use crate::log::Level;
 use crate::mail::{Mail, Party};
-use crate::method::Way;
+use crate::method::{Learnt, Way};
 use crate::slot;
 use crate::worker::{Role, Worker};
 use crate::world::{Errand, World};
@@ -51,6 +51,8 @@ pub(crate) struct Wish {
     pub(crate) unknown: bool,
     /// It is a process of our own user, which asks for the console as its owner.
     pub(crate) owner: bool,
+    /// What was found out for the rules.
+    pub(crate) learnt: Learnt,
 }
 
 /// Where a client goes once it has proved itself. Who has not must not learn it.
@@ -262,9 +264,10 @@ impl<D: Driver, W: World> Worker<D, W> {
         };
         let owner = console && own_uid && *user == *admin::CONSOLE;
         if let State::Login(entering) = &mut self.clients[slot as usize].state {
-            let settings = tracked;
+            let (settings, learnt) = (tracked, Learnt::default());
             let (secret, unknown) = (None, false);
-            let wish = Wish { facts, settings, database, user, outcome, secret, unknown, owner };
+            let wish =
+                Wish { facts, settings, database, user, outcome, secret, unknown, owner, learnt };
             entering.wish = Some(Box::new(wish));
         }
         Ok(())

@@ -44,7 +44,7 @@ pub use peers::Parcel;
 pub use site::Site;
 pub use vouch::{Case, Judge};
 pub use worker::Worker;
-pub use world::{Errand, World};
+pub use world::{About, Errand, World};
 
 /// A slab's key as the 32-bit slot it is: there are no more connections than that.
 fn slot(key: usize) -> u32 {

@@ -13,6 +13,7 @@ use crate::dial::Traveller;
 use crate::names::{Resolution, Sought};
 use crate::order::Order;
 use crate::peers::Parcel;
+use crate::world::About;
 
 /// One letter. Every letter stands for one socket, server, order or answer that exists, so the
 /// boxes are bounded by those.
@@ -47,6 +48,8 @@ pub enum Mail<S> {
     Serial { zone: String, serial: Option<u32> },
     /// Whether a password is right, for the login that asked; or why not, for the log.
     Vouched { party: Party, verdict: Result<(), String> },
+    /// What was found out about a client that is logging in; `None` where there is no such name.
+    Learnt { party: Party, about: About, name: Option<Box<str>> },
     /// Keys derived from a password, for the login that asked.
     Derived { party: Party, key: Option<JobKey>, derived: Derived },
 }

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use admin::{CameBy, Role};
+use auth::hba::Rules;
 use auth::ldap::Directory;
-use auth::{Decoy, Userlist};
+use auth::{Decoy, IdentMaps, Userlist};
 use config::{AuthType, Config, Diff};
 use session::Tracked;
 
@@ -15,6 +16,10 @@ pub struct Site {
     pub userlist: Userlist,
     /// What `auth_ldap_options` says, if it says something.
     pub directory: Option<Arc<Directory>>,
+    /// `auth_hba_file`; empty where `auth_type` is not hba.
+    pub rules: Arc<Rules>,
+    /// `auth_ident_file`
+    pub maps: Arc<IdentMaps>,
     /// The parameters that are kept per client.
     pub tracked: Arc<Tracked>,
     /// Stands in for the secrets of users that do not exist.

@@ -48,13 +48,16 @@ impl<D: Driver, W: World> Worker<D, W> {
         let State::Login(entering) = &client.state else { return };
         let (Some(wish), Some(way)) = (&entering.wish, &entering.way) else { return };
         let judge = match way {
-            Way::Ldap => self.site.directory.clone().map(Judge::Directory),
-            Way::Pam => {
+            Way::Ldap(None) => self.site.directory.clone().map(Judge::Directory),
+            Way::Ldap(Some(rule)) => rule.options.directory.clone().map(Judge::Directory),
+            Way::Pam(rule) => {
+                let service = rule.as_ref().and_then(|rule| rule.options.pam_service.as_deref());
+                let service = service.unwrap_or(SERVICE).to_owned();
                 let from = match &client.card.ends.peer {
                     Address::Inet(at) => at.ip().to_string(),
                     Address::Unix(_) => String::new(),
                 };
-                Some(Judge::System { service: SERVICE.to_owned(), from })
+                Some(Judge::System { service, from })
             }
             Way::Here(_) => None,
         };
@@ -77,8 +80,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn vouched(&mut self, slot: u32, verdict: Result<(), String>) {
         let State::Login(entering) = &self.clients[slot as usize].state else { return };
         let who = match &entering.way {
-            Some(Way::Ldap) => "LDAP",
-            Some(Way::Pam) => "PAM",
+            Some(Way::Ldap(_)) => "LDAP",
+            Some(Way::Pam(_)) => "PAM",
             _ => return,
         };
         if let Err(why) = &verdict {

@@ -229,6 +229,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 }
             }
             Mail::Vouched { party: Party::Server { .. }, .. } => {}
+            Mail::Learnt { party, about, name } => self.learnt(party, about, name),
             Mail::Derived { party, key, derived } => self.derived(party, key, &derived),
         }
     }

@@ -1,6 +1,7 @@
 //! The world around a worker: time, dice, the log and the slow side. The process has a real one,
 //! the simulator its own.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use auth::Job;
@@ -36,6 +37,8 @@ pub enum Errand {
     Resolve { worker: WorkerId, name: Arc<str> },
     /// Ask for the serial number of a zone. Comes back as `Mail::Serial`.
     Serial { worker: WorkerId, zone: String },
+    /// Find out something about a client that is logging in. Comes back as `Mail::Learnt`.
+    Learn { worker: WorkerId, party: Party, about: About },
     /// Read the configuration again. Comes back as `Mail::Answer`.
     Reload { ask: Ask },
     /// Change a setting. Comes back as `Mail::Answer`.
@@ -49,4 +52,13 @@ pub enum Errand {
     Present { worker: WorkerId, clients: u32, servers: u32 },
     /// The averages of the last period, as the log has them.
     Stats { line: String },
+}
+
+/// What is to be found out about a client.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum About {
+    /// The name of the host at this address, if the name has the address.
+    Host(IpAddr),
+    /// The name of the account with this number.
+    Account(u32),
 }

@@ -14,6 +14,7 @@ mod cancel;
 mod console;
 mod containers;
 mod copying;
+mod hba;
 mod lifecycle;
 mod limits;
 mod logging;
