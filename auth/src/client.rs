@@ -7,8 +7,11 @@ use core::fmt;
 use subtle::{Choice, ConstantTimeEq as _};
 use zeroize::Zeroizing;
 
+use crate::channel::Channel;
 use crate::job::Origin;
-use crate::scram::{self, Broken, ClientFinal, ClientFirst, Gs2, Nonce, SCRAM_SHA_256};
+use crate::scram::{
+    self, Broken, ClientFinal, ClientFirst, Gs2, Nonce, SCRAM_SHA_256, SCRAM_SHA_256_PLUS,
+};
 use crate::{ClientKeys, Decoy, Derived, Form, Job, Password, Secret, Verifier, md5};
 
 /// One client's login, from the first question to the verdict.
@@ -24,6 +27,7 @@ pub struct ClientAuth {
     salt: Vec<u8>,
     iterations: u32,
     dice: Dice,
+    channel: Channel,
     state: State,
 }
 
@@ -70,7 +74,7 @@ impl ClientAuth {
     /// Opens the exchange.
     #[must_use]
     pub fn start(claim: Claim<'_>, decoy: &Decoy, dice: Dice) -> (Self, Step) {
-        let Claim { method, user, account } = claim;
+        let Claim { method, user, account, channel } = claim;
         let exists = !matches!(account, Account::Unknown);
         let (secret, standing) = match account {
             Account::Secret(secret) if can_serve(&secret, method) => (secret, Standing::Real),
@@ -83,6 +87,7 @@ impl ClientAuth {
             salt: decoy.salt(user),
             iterations: decoy.iterations(),
             dice,
+            channel,
             state: State::Over,
         };
         let step = match method {
@@ -98,7 +103,10 @@ impl ClientAuth {
                 let salt = auth.dice.md5_salt;
                 auth.ask(State::Md5, Ask::Md5 { salt })
             }
-            Method::Md5 | Method::Scram => auth.ask(State::SaslInitial, Ask::Sasl),
+            Method::Md5 | Method::Scram => {
+                let mechanisms = auth.mechanisms();
+                auth.ask(State::SaslInitial, Ask::Sasl { mechanisms })
+            }
         };
         (auth, step)
     }
@@ -220,11 +228,37 @@ impl ClientAuth {
         }
     }
 
+    /// What is offered, the best first.
+    fn mechanisms(&self) -> &'static [&'static str] {
+        match self.channel.end_point() {
+            Some(_) => &[SCRAM_SHA_256_PLUS, SCRAM_SHA_256],
+            None => &[SCRAM_SHA_256],
+        }
+    }
+
     fn sasl_initial(&mut self, body: &[u8]) -> Step {
-        let first = match sasl_initial_response(body).and_then(ClientFirst::parse) {
-            Ok(first) => first,
+        let offered = self.mechanisms();
+        let opened = sasl_initial_response(body, offered)
+            .and_then(|(mechanism, data)| Ok((mechanism, ClientFirst::parse(data)?)));
+        let (mechanism, first) = match opened {
+            Ok(opened) => opened,
             Err(broken) => return Step::Refuse(Why::Sasl(broken.into())),
         };
+        match (mechanism == SCRAM_SHA_256_PLUS, first.header) {
+            (true, Gs2::Bound) | (false, Gs2::No) => {}
+            (false, Gs2::Unoffered) if offered.contains(&SCRAM_SHA_256_PLUS) => {
+                return Step::Refuse(Why::Sasl(Unproved::Downgrade));
+            }
+            (false, Gs2::Unoffered) => {}
+            (true, Gs2::No | Gs2::Unoffered) => {
+                let what = "the client selected channel binding and sent none";
+                return Step::Refuse(Why::Sasl(Broken(what).into()));
+            }
+            (false, Gs2::Bound) => {
+                let what = "the client selected no channel binding and sent one";
+                return Step::Refuse(Why::Sasl(Broken(what).into()));
+            }
+        }
         let (salt, iterations) = match &self.secret {
             Secret::Scram(verifier) => (&verifier.salt, verifier.iterations),
             Secret::Plain(_) | Secret::Md5(_) => (&self.salt, self.iterations),
@@ -241,7 +275,8 @@ impl ClientAuth {
             Ok(last) => last,
             Err(broken) => return Step::Refuse(Why::Sasl(broken.into())),
         };
-        if last.binding != scram::base64(exchange.header.text().as_bytes()) {
+        let binding = self.channel.binding(exchange.header);
+        if binding.is_none_or(|binding| last.binding != scram::base64(&binding)) {
             return Step::Refuse(Why::Sasl(Broken("channel binding differs").into()));
         }
         if last.nonce != exchange.nonce {
@@ -361,6 +396,8 @@ pub struct Claim<'a> {
     pub method: Method,
     pub user: &'a [u8],
     pub account: Account,
+    /// Over which it comes.
+    pub channel: Channel,
 }
 
 /// What is known of a user.
@@ -401,8 +438,11 @@ pub enum Ask {
     Md5 {
         salt: [u8; 4],
     },
-    /// Offer [`SCRAM_SHA_256`], and nothing else.
-    Sasl,
+    /// Offer these, in this order: [`SCRAM_SHA_256`], and before it [`SCRAM_SHA_256_PLUS`] where
+    /// there is something to bind to.
+    Sasl {
+        mechanisms: &'static [&'static str],
+    },
     /// The data of `AuthenticationSASLContinue`.
     SaslContinue(Vec<u8>),
 }
@@ -451,6 +491,8 @@ impl Why {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Password | Self::Malformed | Self::Unasked => "password authentication failed",
+            // PostgreSQL's words: an honest user must know that somebody is in between.
+            Self::Sasl(Unproved::Downgrade) => "SCRAM channel binding negotiation error",
             Self::Sasl(_) => "SASL authentication failed",
             Self::Trust => "\"trust\" authentication failed",
             Self::Ldap => "LDAP authentication failed",
@@ -482,6 +524,9 @@ pub enum Unproved {
     Broken(&'static str),
     /// The proof does not fit.
     Proof,
+    /// It could be bound to the channel and believes that we cannot, though we said so: somebody in
+    /// between has taken our offer away.
+    Downgrade,
 }
 
 impl From<Broken> for Unproved {
@@ -519,17 +564,20 @@ fn c_string(body: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// `SASLInitialResponse`: a mechanism's name, a length, and that many bytes.
-fn sasl_initial_response(body: &[u8]) -> Result<&[u8], Broken> {
+/// `SASLInitialResponse`: the name of one of the mechanisms offered, a length, and that many bytes.
+fn sasl_initial_response<'b>(
+    body: &'b [u8],
+    offered: &[&'static str],
+) -> Result<(&'static str, &'b [u8]), Broken> {
     let end = body.iter().position(|byte| *byte == 0).ok_or(Broken("unterminated mechanism"))?;
     let (mechanism, rest) = body.split_at(end);
-    if mechanism != SCRAM_SHA_256.as_bytes() {
+    let Some(chosen) = offered.iter().find(|name| name.as_bytes() == mechanism) else {
         return Err(Broken("the client chose a mechanism that was not offered"));
-    }
+    };
     let (len, data) = rest[1..].split_first_chunk::<4>().ok_or(Broken("length missing"))?;
     // -1 stands for no data; SCRAM has the client speak first.
     match usize::try_from(i32::from_be_bytes(*len)) {
-        Ok(len) if len == data.len() => Ok(data),
+        Ok(len) if len == data.len() => Ok((chosen, data)),
         _ => Err(Broken("wrong length of the initial response")),
     }
 }

@@ -8,6 +8,7 @@
 extern crate alloc;
 
 mod certificate;
+mod channel;
 mod client;
 mod decoy;
 pub mod hba;
@@ -30,6 +31,7 @@ pub fn same(ours: &[u8], theirs: &[u8]) -> bool {
 
 pub use crate::md5::md5_secret;
 pub use certificate::{Certificate, TlsFacts, end_point};
+pub use channel::Channel;
 pub use client::{
     Accepted, Account, Ask, Claim, ClientAuth, Dice, Judge, Method, Step, Unproved, Voucher, Why,
 };
@@ -37,7 +39,7 @@ pub use decoy::Decoy;
 pub use ident::IdentMaps;
 pub use job::{ClientKeys, Derived, Job, JobKey, KeyRing};
 pub use lines::{Files, Place};
-pub use scram::{ITERATIONS_MAX, Nonce, SCRAM_SHA_256};
+pub use scram::{ITERATIONS_MAX, Nonce, SCRAM_SHA_256, SCRAM_SHA_256_PLUS};
 pub use secret::{Digest, Form, Password, Secret, Verifier};
 pub use server::{Answer, Credentials, Fault, ServerAuth};
 pub use userlist::{Flaw, Ill, SECRET_LEN_MAX, USER_LEN_MAX, Userlist};

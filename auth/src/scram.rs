@@ -11,9 +11,11 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-/// The one mechanism we speak. Its sibling with channel binding, `SCRAM-SHA-256-PLUS`, may only be
-/// named where there is TLS to bind to.
+/// The mechanism without channel binding.
 pub const SCRAM_SHA_256: &str = "SCRAM-SHA-256";
+
+/// The same with channel binding. It may only be named where there is TLS to bind to.
+pub const SCRAM_SHA_256_PLUS: &str = "SCRAM-SHA-256-PLUS";
 
 /// More than this a server may not ask of us: it would be an attack, or take minutes.
 pub const ITERATIONS_MAX: u32 = 10_000_000;
@@ -84,6 +86,8 @@ pub(crate) enum Gs2 {
     /// `y`: it could, and believes that we cannot. Once we offer it, a `y` means that somebody in
     /// between took the offer away, and must be refused.
     Unoffered,
+    /// `p=tls-server-end-point`: its proof covers the server's certificate.
+    Bound,
 }
 
 impl Gs2 {
@@ -91,6 +95,7 @@ impl Gs2 {
         match self {
             Self::No => "n,,",
             Self::Unoffered => "y,,",
+            Self::Bound => "p=tls-server-end-point,,",
         }
     }
 }
@@ -102,7 +107,8 @@ impl<'a> ClientFirst<'a> {
         let header = match flag {
             "n" => Gs2::No,
             "y" => Gs2::Unoffered,
-            _ if flag.starts_with("p=") => return Err(Broken("channel binding was not offered")),
+            "p=tls-server-end-point" => Gs2::Bound,
+            _ if flag.starts_with("p=") => return Err(Broken("unsupported channel-binding type")),
             _ => return Err(Broken("unknown channel-binding flag")),
         };
         let (authzid, bare) = rest.split_once(',').ok_or(Broken("client-first ends early"))?;
@@ -288,7 +294,12 @@ mod tests {
 
     #[test]
     fn an_opening_is_read_strictly() {
-        for good in ["n,,n=,r=abc", "y,,n=*,r=!~", "n,,n=joe,r=a=b,x=1,Y="] {
+        for good in [
+            "p=tls-server-end-point,,n=,r=abc",
+            "n,,n=,r=abc",
+            "y,,n=*,r=!~",
+            "n,,n=joe,r=a=b,x=1,Y=",
+        ] {
             assert!(ClientFirst::parse(good.as_bytes()).is_ok(), "{good}");
         }
         for bad in [
@@ -302,7 +313,7 @@ mod tests {
             "n,,n=,r=",
             "n,,r=abc",
             "x,,n=,r=abc",
-            "p=tls-server-end-point,,n=,r=abc",
+            "p=tls-unique,,n=,r=abc",
             "n,a=joe,n=,r=abc",
             "n,,m=x,n=,r=abc",
             "n,,n=,r=a b",

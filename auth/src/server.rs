@@ -7,9 +7,11 @@ use core::fmt;
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
+use crate::channel::Channel;
 use crate::job::Origin;
 use crate::scram::{
-    self, Broken, Gs2, ITERATIONS_MAX, Nonce, SCRAM_SHA_256, ServerFinal, ServerFirst,
+    self, Broken, Gs2, ITERATIONS_MAX, Nonce, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ServerFinal,
+    ServerFirst,
 };
 use crate::{Derived, Job, KeyRing, Password, Secret, md5};
 
@@ -18,6 +20,7 @@ pub struct ServerAuth {
     user: Vec<u8>,
     credentials: Credentials,
     nonce: String,
+    channel: Channel,
     state: State,
 }
 
@@ -27,7 +30,7 @@ enum State {
     Start,
     /// The verdict on a password it has been sent.
     Answered,
-    SaslContinue,
+    SaslContinue(Gs2),
     Deriving(Exchange),
     SaslFinal {
         signature: [u8; 32],
@@ -39,6 +42,7 @@ enum State {
 
 /// A SCRAM exchange whose question has come.
 struct Exchange {
+    header: Gs2,
     server_first: String,
     /// The client's nonce, then the server's.
     nonce: String,
@@ -46,8 +50,9 @@ struct Exchange {
 
 impl ServerAuth {
     #[must_use]
-    pub fn new(user: &[u8], credentials: Credentials, nonce: &Nonce) -> Self {
-        Self { user: user.to_vec(), credentials, nonce: scram::base64(nonce), state: State::Start }
+    pub fn new(user: &[u8], credentials: Credentials, channel: Channel, nonce: &Nonce) -> Self {
+        let (user, nonce) = (user.to_vec(), scram::base64(nonce));
+        Self { user, credentials, nonce, channel, state: State::Start }
     }
 
     /// The body of an `Authentication…` message (`R`).
@@ -64,7 +69,7 @@ impl ServerAuth {
             (code::CLEARTEXT, State::Start) => self.cleartext(),
             (code::MD5, State::Start) => self.md5(data),
             (code::SASL, State::Start) => self.sasl(data),
-            (code::SASL_CONTINUE, State::SaslContinue) => self.sasl_continue(data),
+            (code::SASL_CONTINUE, State::SaslContinue(header)) => self.sasl_continue(header, data),
             (code::SASL_FINAL, State::SaslFinal { signature }) => self.sasl_final(signature, data),
             (code @ (code::OK..=code::SASL_FINAL), _) if !code::UNSUPPORTED.contains(&code) => {
                 self.fail(Fault::OutOfOrder { code })
@@ -110,24 +115,40 @@ impl ServerAuth {
     }
 
     fn sasl(&mut self, data: &[u8]) -> Answer {
-        let offered = data.split(|byte| *byte == 0).take_while(|name| !name.is_empty());
-        if !offered.clone().any(|name| name == SCRAM_SHA_256.as_bytes()) {
-            return self.fail(Fault::NoMechanism);
-        }
+        let (mechanism, header) = match self.choose(data) {
+            Ok(chosen) => chosen,
+            Err(fault) => return self.fail(fault),
+        };
         if !matches!(self.credentials, Credentials::Plain(_) | Credentials::Keys { .. }) {
             return self.fail(self.lacking("SCRAM"));
         }
-        let first = alloc::format!("{}{}", Gs2::No.text(), self.first_bare());
+        let first = alloc::format!("{}{}", header.text(), self.first_bare());
         let Ok(len) = i32::try_from(first.len()) else {
             return self.fail(Fault::Malformed("nonce too long"));
         };
-        self.state = State::SaslContinue;
-        let mechanism = SCRAM_SHA_256.as_bytes();
-        let body = [mechanism, b"\0", &len.to_be_bytes(), first.as_bytes()].concat();
+        self.state = State::SaslContinue(header);
+        let body = [mechanism.as_bytes(), b"\0", &len.to_be_bytes(), first.as_bytes()].concat();
         Answer::Send(Zeroizing::new(body))
     }
 
-    fn sasl_continue(&mut self, data: &[u8]) -> Answer {
+    /// Which of the mechanisms offered we take, and what we say of binding to the channel.
+    fn choose(&self, offered: &[u8]) -> Result<(&'static str, Gs2), Fault> {
+        let offered = offered.split(|byte| *byte == 0).take_while(|name| !name.is_empty());
+        let offers = |wanted: &str| offered.clone().any(|name| name == wanted.as_bytes());
+        let (plus, plain) = (offers(SCRAM_SHA_256_PLUS), offers(SCRAM_SHA_256));
+        let bindable = self.channel.end_point().is_some();
+        match plus {
+            true if bindable => return Ok((SCRAM_SHA_256_PLUS, Gs2::Bound)),
+            _ if !plain => return Err(Fault::NoMechanism),
+            // Were the offer taken away in between, the server would know by this.
+            false if bindable => return Ok((SCRAM_SHA_256, Gs2::Unoffered)),
+            // It offers what we cannot do: somebody between us and it ends its TLS, and is meant to.
+            _ => {}
+        }
+        Ok((SCRAM_SHA_256, Gs2::No))
+    }
+
+    fn sasl_continue(&mut self, header: Gs2, data: &[u8]) -> Answer {
         let first = match ServerFirst::parse(data) {
             Ok(first) => first,
             Err(Broken(what)) => return self.fail(Fault::Malformed(what)),
@@ -140,6 +161,7 @@ impl ServerAuth {
             return self.fail(Fault::Iterations(first.iterations));
         }
         let exchange = Exchange {
+            header,
             server_first: String::from_utf8_lossy(data).into_owned(),
             nonce: first.nonce.into(),
         };
@@ -163,7 +185,10 @@ impl ServerAuth {
     }
 
     fn prove(&mut self, exchange: &Exchange, client: &[u8; 32], server: &[u8; 32]) -> Answer {
-        let binding = scram::base64(Gs2::No.text().as_bytes());
+        let Some(binding) = self.channel.binding(exchange.header) else {
+            return self.fail(Fault::Malformed("nothing to bind to"));
+        };
+        let binding = scram::base64(&binding);
         let without_proof = alloc::format!("c={binding},r={}", exchange.nonce);
         let auth_message =
             [&self.first_bare(), ",", &exchange.server_first, ",", &without_proof].concat();

@@ -1,8 +1,8 @@
 //! Whole logins: a client against us, and us against a server, which here is us again.
 
 use auth::{
-    Accepted, Account, Answer, Ask, Claim, ClientAuth, ClientKeys, Credentials, Decoy, Dice, Fault,
-    Form, Job, Method, Secret, ServerAuth, Step, Why,
+    Accepted, Account, Answer, Ask, Channel, Claim, ClientAuth, ClientKeys, Credentials, Decoy,
+    Dice, Fault, Form, Job, Method, Secret, ServerAuth, Step, Why,
 };
 
 const USER: &[u8] = b"user";
@@ -54,7 +54,9 @@ fn question(ask: &Ask) -> Vec<u8> {
     match ask {
         Ask::Cleartext => body(3, b""),
         Ask::Md5 { salt } => body(5, salt),
-        Ask::Sasl => body(10, b"SCRAM-SHA-256\0\0"),
+        Ask::Sasl { mechanisms } => {
+            body(10, [mechanisms.join("\0").as_bytes(), b"\0\0"].concat().as_slice())
+        }
         Ask::SaslContinue(data) => body(11, data),
     }
 }
@@ -66,10 +68,13 @@ fn run(job: Job, jobs: &mut Vec<(u32, bool)>) -> auth::Derived {
 
 /// Has the two sides talk until one of them is done.
 fn talk(method: Method, account: Account, credentials: Credentials, decoy: &Decoy) -> Talk {
-    let mut server = ServerAuth::new(USER, credentials, &[1; 18]);
+    let mut server = ServerAuth::new(USER, credentials, Channel::Open, &[1; 18]);
     let dice = Dice { nonce: [2; 18], md5_salt: [3; 4] };
-    let (mut client, mut step) =
-        ClientAuth::start(Claim { method, user: USER, account }, decoy, dice);
+    let (mut client, mut step) = ClientAuth::start(
+        Claim { method, user: USER, account, channel: Channel::Open },
+        decoy,
+        dice,
+    );
     let mut talk = Talk {
         client: Err(Why::Unasked),
         server: Err(None),
@@ -221,7 +226,7 @@ fn a_decoy_does_not_change_its_mind() {
     let salt = |key: u8, user: &[u8], account| {
         let decoy = Decoy::new([key; 32], 4096, Form::Scram);
         let dice = Dice { nonce: [2; 18], md5_salt: [3; 4] };
-        let claim = Claim { method: Method::Scram, user, account };
+        let claim = Claim { method: Method::Scram, user, account, channel: Channel::Open };
         let (mut client, _) = ClientAuth::start(claim, &decoy, dice);
         match client.answer(b"SCRAM-SHA-256\0\0\0\0\x09n,,n=,r=x") {
             Step::Ask(Ask::SaslContinue(data)) => String::from_utf8(data).expect("text"),
@@ -240,7 +245,7 @@ fn a_decoy_does_not_change_its_mind() {
 #[test]
 fn derivations_are_remembered_by_all_that_counts() {
     let key = |user: &[u8], secret: &[u8], data: &[u8]| {
-        let mut server = ServerAuth::new(user, typed(secret), &[1; 18]);
+        let mut server = ServerAuth::new(user, typed(secret), Channel::Open, &[1; 18]);
         server.asked(&body(10, b"SCRAM-SHA-256\0\0"));
         match server.asked(&body(11, data)) {
             Answer::Derive(job) => job.key().expect("our own password"),

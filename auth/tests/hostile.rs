@@ -1,8 +1,8 @@
 //! Peers that mean harm, or cannot speak: every one of them is refused, and nothing else happens.
 
 use auth::{
-    Account, Answer, Ask, Claim, ClientAuth, Credentials, Decoy, Dice, Fault, Form, ITERATIONS_MAX,
-    Method, Password, Secret, ServerAuth, Step, Why,
+    Account, Answer, Ask, Channel, Claim, ClientAuth, Credentials, Decoy, Dice, Fault, Form,
+    ITERATIONS_MAX, Method, Password, Secret, ServerAuth, Step, Why,
 };
 
 const VERIFIER: &[u8] = b"SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
@@ -13,12 +13,12 @@ const OURS: &str = "AQEBAQEBAQEBAQEBAQEBAQEB";
 fn client(method: Method) -> ClientAuth {
     let account = Account::Secret(Secret::parse(VERIFIER));
     let dice = Dice { nonce: [1; 18], md5_salt: [3; 4] };
-    let claim = Claim { method, user: b"user", account };
+    let claim = Claim { method, user: b"user", account, channel: Channel::Open };
     ClientAuth::start(claim, &Decoy::new([7; 32], 4096, Form::Scram), dice).0
 }
 
 fn server(secret: &[u8]) -> ServerAuth {
-    ServerAuth::new(b"user", Credentials::Plain(Password::new(secret)), &[1; 18])
+    ServerAuth::new(b"user", Credentials::Plain(Password::new(secret)), Channel::Open, &[1; 18])
 }
 
 fn body(code: i32, data: &[u8]) -> Vec<u8> {
@@ -221,7 +221,7 @@ fn methods_we_do_not_speak_are_named() {
 #[test]
 fn credentials_that_cannot_answer_say_so() {
     let ask = |credentials, body: &[u8]| {
-        failed(ServerAuth::new(b"user", credentials, &[1; 18]).asked(body))
+        failed(ServerAuth::new(b"user", credentials, Channel::Open, &[1; 18]).asked(body))
     };
     let md5 = Secret::parse(b"md500000000000000000000000000000000");
     let verifier = Secret::parse(VERIFIER);
@@ -259,7 +259,7 @@ fn keys_of_another_verifier_are_not_tried() {
     ] {
         let credentials =
             Credentials::new(Some(&Secret::parse(VERIFIER)), Some(&keys.clone().into()));
-        let mut server = ServerAuth::new(b"user", credentials, &[1; 18]);
+        let mut server = ServerAuth::new(b"user", credentials, Channel::Open, &[1; 18]);
         server.asked(&body(10, b"SCRAM-SHA-256\0\0"));
         let question = format!("r={OURS}x,s={salt},i={iterations}");
         match server.asked(&body(11, question.as_bytes())) {

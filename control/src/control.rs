@@ -184,8 +184,12 @@ mod tests {
             b"SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$\
               WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=",
         );
-        let claim =
-            Claim { method: Method::Plain, user: b"ann", account: Account::Secret(verifier) };
+        let claim = Claim {
+            method: Method::Plain,
+            user: b"ann",
+            account: Account::Secret(verifier),
+            channel: auth::Channel::Open,
+        };
         let dice = Dice { nonce: [1; 18], md5_salt: [2; 4] };
         let decoy = Decoy::new([3; 32], 4096, Form::Scram);
         let (mut auth, _) = ClientAuth::start(claim, &decoy, dice);

@@ -27,7 +27,10 @@ fuzz_target!(|play: Play| {
                     let _ = Policy { extra: &[], ignored: &ignored }.settings(&facts);
                     let account = Account::Secret(Secret::parse(b"a secret nobody guesses"));
                     let dice = Dice { nonce: [3; 18], md5_salt: [1, 2, 3, 4] };
-                    login.admit(AuthPlan { method, account, dice }, &decoy, &mut out)
+                    {
+                        let channel = auth::Channel::Open;
+                        login.admit(AuthPlan { method, account, channel, dice }, &decoy, &mut out)
+                    }
                 }
                 Step::Derive(job) if job.iterations() <= 4096 => login.derived(&job.run(), &mut out),
                 Step::Accept(_) => panic!("let in without the password: {play:?}"),

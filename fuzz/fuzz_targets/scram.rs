@@ -3,7 +3,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use auth::{Account, Claim, ClientAuth, Credentials, Decoy, Dice, Form, Method, Password, Secret};
+use auth::{Account, Channel, Claim, ClientAuth, Credentials, Decoy, Dice, Form, Method, Password, Secret};
 use auth::{Answer, ServerAuth, Step};
 use libfuzzer_sys::fuzz_target;
 
@@ -12,6 +12,7 @@ struct Play {
     method: u8,
     form: u8,
     known: bool,
+    channel: u8,
     messages: Vec<Vec<u8>>,
     requests: Vec<Vec<u8>>,
 }
@@ -27,13 +28,21 @@ fuzz_target!(|play: Play| {
     server(&play);
 });
 
+fn channel(which: u8) -> Channel {
+    match which % 3 {
+        0 => Channel::Open,
+        1 => Channel::Tls { end_point: None },
+        _ => Channel::Tls { end_point: Some([9; 32].into()) },
+    }
+}
+
 fn client(play: &Play) {
     let method = [Method::Plain, Method::Md5, Method::Scram][usize::from(play.method % 3)];
     let stored = Secret::parse(STORED[usize::from(play.form % 3)]);
     let account = if play.known { Account::Secret(stored) } else { Account::Unknown };
     let decoy = Decoy::new([7; 32], 1, Form::Scram);
     let dice = Dice { nonce: [3; 18], md5_salt: [1, 2, 3, 4] };
-    let (mut auth, mut step) = ClientAuth::start(Claim { method, user: b"ann", account }, &decoy, dice);
+    let (mut auth, mut step) = ClientAuth::start(Claim { method, user: b"ann", account, channel: channel(play.channel) }, &decoy, dice);
     for message in &play.messages {
         step = match step {
             Step::Ask(_) => auth.answer(message),
@@ -46,7 +55,7 @@ fn client(play: &Play) {
 
 fn server(play: &Play) {
     let secret = Secret::Plain(Password::new(b"ours"));
-    let mut auth = ServerAuth::new(b"ann", Credentials::new(Some(&secret), None), &[5; 18]);
+    let mut auth = ServerAuth::new(b"ann", Credentials::new(Some(&secret), None), channel(play.channel), &[5; 18]);
     for request in &play.requests {
         match auth.asked(request) {
             Answer::Derive(job) if job.iterations() <= 4096 => drop(auth.derived(&job.run())),

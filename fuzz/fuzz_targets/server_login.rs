@@ -21,6 +21,7 @@ fuzz_target!(|play: Play| {
         minor: if play.minor { 2 } else { 0 },
         parameters: &[],
         credentials: Credentials::new(Some(&secret), None),
+        channel: auth::Channel::Open,
     };
     let mut out = Vec::new();
     let mut login = ServerLogin::start(opening, &[5; 18], &mut out);

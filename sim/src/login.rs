@@ -20,7 +20,7 @@ pub(crate) fn answer(
         let mut nonce = auth::Nonce::default();
         dice.fill(&mut nonce);
         let password = Credentials::Plain(auth::Password::new(password.as_bytes()));
-        Box::new(ServerAuth::new(user.as_bytes(), password, &nonce))
+        Box::new(ServerAuth::new(user.as_bytes(), password, auth::Channel::Open, &nonce))
     });
     let mut answer = auth.asked(question);
     if let Answer::Derive(job) = answer {

@@ -363,6 +363,7 @@ impl Cluster {
             method: weather.logins.servers,
             user: &backend.user,
             account: Account::Secret(secret),
+            channel: auth::Channel::Open,
         };
         let mut dice = auth::Dice { nonce: [0; 18], md5_salt: [0; 4] };
         self.dice.fill(&mut dice.nonce);
@@ -391,7 +392,7 @@ impl Cluster {
             step = match step {
                 Step::Ask(Ask::Cleartext) => return say::authentication_cleartext(out),
                 Step::Ask(Ask::Md5 { salt }) => return say::authentication_md5(out, salt),
-                Step::Ask(Ask::Sasl) => {
+                Step::Ask(Ask::Sasl { .. }) => {
                     return say::authentication_sasl(out, &[auth::SCRAM_SHA_256.as_bytes()]);
                 }
                 Step::Ask(Ask::SaslContinue(data)) => {

@@ -190,7 +190,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let mut dice = Dice { nonce: Default::default(), md5_salt: [0; 4] };
         self.world.dice(&mut dice.nonce);
         self.world.dice(&mut dice.md5_salt);
-        let plan = AuthPlan { method, account, dice };
+        let channel = self.channel(slot);
+        let plan = AuthPlan { method, account, channel, dice };
         let decoy = self.decoy(slot);
         self.step(slot, |login, _| login.admit(plan, &decoy, out))
     }

@@ -50,6 +50,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             minor: 2,
             parameters: &parameters,
             credentials,
+            channel: auth::Channel::Open,
         };
         let mut out = Vec::new();
         let login = ServerLogin::start(opening, &nonce, &mut out);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use auth::hba::{Caller, ClientCert, ClientName, Door, Found, HostName, Options, Rule, Verdict};
-use auth::{Certificate, Judge, Method, TlsFacts, Voucher, Why};
+use auth::{Certificate, Channel, Judge, Method, TlsFacts, Voucher, Why};
 use config::AuthType;
 use io::{Address, Driver};
 use session::login::Replication;
@@ -97,6 +97,14 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         if let Some(way) = self.choose_way(slot) {
             self.way_chosen(slot, way);
+        }
+    }
+
+    /// What a client's login goes over.
+    pub(crate) fn channel(&self, slot: u32) -> Channel {
+        match &self.clients[slot as usize].card.tls {
+            Some(tls) => Channel::Tls { end_point: tls.end_point.clone() },
+            None => Channel::Open,
         }
     }
 

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use auth::{
-    Account, Ask, Claim, ClientAuth, ClientKeys, Decoy, Derived, Dice, Job, Method, Password,
+    Account, Ask, Channel, Claim, ClientAuth, ClientKeys, Decoy, Derived, Dice, Job, Method,
+    Password,
 };
 use wire::{Malformed, Report, Startup, TLS_HANDSHAKE, tag, write};
 
@@ -72,8 +73,9 @@ impl ClientLogin {
         let State::Admission { user } = std::mem::replace(&mut self.state, State::Over) else {
             return self.refuse(Refusal::new("admitted out of turn"), out);
         };
-        let AuthPlan { method, account, dice } = plan;
-        let (auth, step) = ClientAuth::start(Claim { method, user: &user, account }, decoy, dice);
+        let AuthPlan { method, account, channel, dice } = plan;
+        let claim = Claim { method, user: &user, account, channel };
+        let (auth, step) = ClientAuth::start(claim, decoy, dice);
         self.carry_out(Box::new(auth), step, out)
     }
 
@@ -207,8 +209,10 @@ impl ClientLogin {
                 match ask {
                     Ask::Cleartext => say::authentication_cleartext(out),
                     Ask::Md5 { salt } => say::authentication_md5(out, salt),
-                    Ask::Sasl => {
-                        say::authentication_sasl(out, &[auth::SCRAM_SHA_256.as_bytes()]);
+                    Ask::Sasl { mechanisms } => {
+                        let names: Vec<&[u8]> =
+                            mechanisms.iter().map(|name| name.as_bytes()).collect();
+                        say::authentication_sasl(out, &names);
                     }
                     Ask::SaslContinue(data) => say::authentication_sasl_continue(out, &data),
                 }
@@ -289,6 +293,8 @@ pub struct Proof {
 pub struct AuthPlan {
     pub method: Method,
     pub account: Account,
+    /// Over which it has come.
+    pub channel: Channel,
     pub dice: Dice,
 }
 

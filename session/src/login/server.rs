@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use auth::{Answer, Credentials, Derived, Fault, Job, Nonce, ServerAuth};
+use auth::{Answer, Channel, Credentials, Derived, Fault, Job, Nonce, ServerAuth};
 use wire::{BackendKey, ErrorFields, Negotiate, ParameterStatus, Report, Status, tag, write};
 
 use super::Replication;
@@ -47,7 +47,8 @@ impl ServerLogin {
     /// Writes the startup packet.
     #[must_use]
     pub fn start(opening: Opening<'_>, nonce: &Nonce, out: &mut Vec<u8>) -> Self {
-        let Opening { user, database, replication, minor, parameters, credentials } = opening;
+        let Opening { user, database, replication, minor, parameters, credentials, channel } =
+            opening;
         let replication: Option<&[u8]> = match replication {
             Replication::None => None,
             Replication::Physical => Some(b"true"),
@@ -59,7 +60,7 @@ impl ServerLogin {
         write::client::startup(out, minor, named.chain(parameters.iter().copied()));
         Self {
             inbox: Inbox::default(),
-            auth: Box::new(ServerAuth::new(user, credentials, nonce)),
+            auth: Box::new(ServerAuth::new(user, credentials, channel, nonce)),
             phase: Phase::Opening,
             heard: 0,
             minor,
@@ -235,6 +236,8 @@ pub struct Opening<'a> {
     /// Settings the session begins with, `application_name` and `client_encoding` among them.
     pub parameters: &'a [(&'a [u8], &'a [u8])],
     pub credentials: Credentials,
+    /// Over which we have come.
+    pub channel: Channel,
 }
 
 /// What is to be done next, after `out` has been sent.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use auth::{Account, Credentials, Decoy, Dice, Form, Method, Password, Secret};
+use auth::{Account, Channel, Credentials, Decoy, Dice, Form, Method, Password, Secret};
 use wire::{ErrorFields, Scanner, Status, tag, write};
 
 use super::*;
@@ -18,7 +18,8 @@ fn decoy() -> Decoy {
 
 fn plan(method: Method, secret: &[u8]) -> AuthPlan {
     let account = Account::Secret(Secret::parse(secret));
-    AuthPlan { method, account, dice: Dice { nonce: [2; 18], md5_salt: [3; 4] } }
+    let channel = Channel::Open;
+    AuthPlan { method, account, channel, dice: Dice { nonce: [2; 18], md5_salt: [3; 4] } }
 }
 
 fn opening(minor: u16, credentials: Credentials) -> Opening<'static> {
@@ -29,6 +30,7 @@ fn opening(minor: u16, credentials: Credentials) -> Opening<'static> {
         minor,
         parameters: &[(b"application_name", b"till"), (b"client_encoding", b"UTF8")],
         credentials,
+        channel: Channel::Open,
     }
 }
 
