@@ -27,6 +27,7 @@ use crate::{Command, Facts, Refusal, Role, View, reply};
 #[derive(Debug)]
 pub struct Console {
     role: Role,
+    columns: Columns,
     statements: BTreeMap<Vec<u8>, Request>,
     portals: BTreeMap<Vec<u8>, Portal>,
     status: Status,
@@ -57,6 +58,15 @@ pub enum Answer<'a> {
     Refused(Refusal),
 }
 
+/// Which columns the views have for this connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Columns {
+    #[default]
+    Todays,
+    /// At their end, those that monitoring of PgBouncer's early years asks for as well.
+    AndOld,
+}
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Reading {
     Everything,
@@ -84,12 +94,19 @@ impl Console {
     pub fn new(role: Role) -> Self {
         Self {
             role,
+            columns: Columns::default(),
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
             status: Status::Idle,
             reading: Reading::Everything,
             running: None,
         }
+    }
+
+    #[must_use]
+    pub fn with(mut self, columns: Columns) -> Self {
+        self.columns = columns;
+        self
     }
 
     #[must_use]
@@ -156,7 +173,7 @@ impl Console {
         self.statements.remove(&b""[..]);
         self.portals.remove(&b""[..]);
         let understood = match Query::read(body) {
-            Ok(query) => understand(&String::from_utf8_lossy(query.text), self.role),
+            Ok(query) => self.understand(query.text),
             Err(_) => Err(Protocol::Malformed(tag::QUERY).into()),
         };
         match understood {
@@ -179,7 +196,7 @@ impl Console {
             return Err(Protocol::TooMany("prepared statements").into());
         }
         let has_parameters = parse.query.contains(&b'$') || parse.types.count() > 0;
-        let request = understand(&String::from_utf8_lossy(parse.query), self.role);
+        let request = self.understand(parse.query);
         let request = match request {
             Err(Refusal::InvalidCommand(_)) if has_parameters => {
                 return Err(Protocol::NoParameters.into());
@@ -339,6 +356,16 @@ impl Console {
     fn fail(&mut self, refusal: &Refusal, out: &mut Vec<u8>) {
         reply::error(out, refusal);
         self.reading = Reading::OnlySync;
+    }
+
+    fn understand(&self, said: &[u8]) -> Result<Request, Refusal> {
+        let request = understand(&String::from_utf8_lossy(said), self.role)?;
+        Ok(match (request, self.columns) {
+            (Request::Order(Command::Show(view)), Columns::AndOld) => {
+                Request::Order(Command::Show(view.with_old_columns()))
+            }
+            (request, _) => request,
+        })
     }
 
     /// Portals live as long as the transaction, and without one until here.

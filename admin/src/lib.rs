@@ -20,7 +20,7 @@ mod role;
 mod views;
 
 pub use command::{Command, Shutdown};
-pub use console::{Answer, Console, Next};
+pub use console::{Answer, Columns, Console, Next};
 pub use docs::manual;
 pub use facts::{
     Address, Cache, ClientFacts, ClientState, ConfigRow, DatabaseFacts, DnsHostFacts, DnsZoneFacts,

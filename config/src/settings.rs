@@ -170,6 +170,8 @@ settings! {
         "Whether clients use TLS. require and stricter are refused for now.";
     conffile: Option<String>, MaybeText, NULL, Yes, Now,
         "The file this comes from; changing it makes the next RELOAD read another.";
+    console_old_columns: bool, Flag, "0", Yes, Now,
+        "1 ends SHOW STATS with total_requests and SHOW DATABASES with reserve_pool, as old monitoring asks for them.";
     default_pool_size: u32, ANY, "20", Yes, Now,
         "Servers per pool, that is per database and user; 0 is no limit.";
     disable_pqexec: bool, Flag, "0", No, Now,
@@ -448,7 +450,7 @@ mod tests {
     use super::*;
     use crate::{parse, set_runtime};
 
-    /// What PgBouncer shows, and our two: name, kind, changeable, default (`-` is empty).
+    /// What PgBouncer shows, and our three: name, kind, changeable, default (`-` is empty).
     const ORACLE: &str = "
         admin_users text yes -
         application_name_add_host flag yes 0
@@ -474,6 +476,7 @@ mod tests {
         client_tls_protocols text yes secure
         client_tls_sslmode word yes disable
         conffile text yes NULL
+        console_old_columns flag yes 0
         default_pool_size int yes 20
         disable_pqexec flag no 0
         dns_max_ttl time yes 15

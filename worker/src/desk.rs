@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use admin::{Answer, Command, Console, Next, Refusal, Role};
+use admin::{Answer, Columns, Command, Console, Next, Refusal, Role};
 use io::Driver;
 use pool::WorkerId;
 
@@ -54,9 +54,9 @@ impl Desk {
         self.unread.len() > MESSAGE_MAX
     }
 
-    pub(crate) fn new(role: Role) -> Self {
+    pub(crate) fn new(role: Role, columns: Columns) -> Self {
         Self {
-            console: Console::new(role),
+            console: Console::new(role).with(columns),
             asked: None,
             undo: None,
             unread: Vec::new(),

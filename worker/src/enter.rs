@@ -292,6 +292,11 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     fn open_desk(&mut self, slot: u32, role: admin::Role) {
+        let columns = if self.site.config.settings.console_old_columns {
+            admin::Columns::AndOld
+        } else {
+            admin::Columns::Todays
+        };
         let key = self.new_key(slot, 0);
         let mut out = Vec::new();
         wire::write::server::authentication_ok(&mut out);
@@ -302,8 +307,10 @@ impl<D: Driver, W: World> Worker<D, W> {
         let client = &mut self.clients[slot as usize];
         client.card.key = key;
         client.since = self.now;
-        let before =
-            std::mem::replace(&mut client.state, State::Console(Box::new(Desk::new(role))));
+        let before = std::mem::replace(
+            &mut client.state,
+            State::Console(Box::new(Desk::new(role, columns))),
+        );
         self.commons.census().clients -= 1;
         self.clients[slot as usize].card.exempt = true;
         self.send_to_client(slot, &out);

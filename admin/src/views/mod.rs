@@ -29,6 +29,9 @@ pub enum View {
     Help,
     Lists,
     Mem,
+    /// DATABASES and STATS for who asks for columns by the names that they once had.
+    OldDatabases,
+    OldStats,
     PeerPools,
     Peers,
     Pools,
@@ -110,9 +113,18 @@ impl View {
         self.sheet().needs
     }
 
+    /// The same, with the columns that had another name in their day at its end.
+    pub(crate) fn with_old_columns(self) -> Self {
+        match self {
+            Self::Databases => Self::OldDatabases,
+            Self::Stats => Self::OldStats,
+            other => other,
+        }
+    }
+
     pub(crate) fn sheet(self) -> &'static Sheet {
-        // The table has a row for each view (a test says so); HELP says nothing that is secret.
-        SHEETS.iter().find(|sheet| sheet.view == self).unwrap_or(&HELP)
+        // The tables have a row for each view (a test says so); HELP says nothing that is secret.
+        SHEETS.iter().chain(&OLD_SHEETS).find(|sheet| sheet.view == self).unwrap_or(&HELP)
     }
 }
 
@@ -160,6 +172,9 @@ pub(crate) static SHEETS: [Sheet; 22] = [
     users::USERS,
     VERSION,
 ];
+
+/// What no word names: see [`View::with_old_columns`].
+static OLD_SHEETS: [Sheet; 2] = [databases::OLD_DATABASES, stats::OLD_STATS];
 
 /// Microseconds as whole seconds and what is left over: two columns.
 pub(crate) fn seconds(us: u64) -> [u64; 2] {

@@ -7,7 +7,7 @@ use metrics::Counters;
 
 use super::{Need, Sheet, View};
 use crate::Role;
-use crate::cell::{Cell, Rows, numeric, text};
+use crate::cell::{Cell, Column, Rows, numeric, text};
 use crate::facts::{Facts, StatsFacts};
 
 pub(super) const STATS: Sheet = Sheet {
@@ -15,33 +15,7 @@ pub(super) const STATS: Sheet = Sheet {
     word: "STATS",
     who: Role::Stats,
     needs: &[Need::Stats],
-    columns: &[
-        text("database"),
-        numeric("total_server_assignment_count"),
-        numeric("total_xact_count"),
-        numeric("total_query_count"),
-        numeric("total_received"),
-        numeric("total_sent"),
-        numeric("total_xact_time"),
-        numeric("total_query_time"),
-        numeric("total_wait_time"),
-        numeric("total_client_parse_count"),
-        numeric("total_server_parse_count"),
-        numeric("total_bind_count"),
-        numeric("total_client_login_count"),
-        numeric("avg_server_assignment_count"),
-        numeric("avg_xact_count"),
-        numeric("avg_query_count"),
-        numeric("avg_recv"),
-        numeric("avg_sent"),
-        numeric("avg_xact_time"),
-        numeric("avg_query_time"),
-        numeric("avg_wait_time"),
-        numeric("avg_client_parse_count"),
-        numeric("avg_server_parse_count"),
-        numeric("avg_bind_count"),
-        numeric("avg_client_login_count"),
-    ],
+    columns: COLUMNS.first_chunk::<TODAY>().expect("less than all"),
     rows: |facts, rows| {
         by_database(facts, rows, |stats| [totals(stats), averages(stats)].concat());
     },
@@ -49,6 +23,50 @@ pub(super) const STATS: Sheet = Sheet {
             `stats_period`. Times are microseconds; `avg_*_count`, `avg_recv` and `avg_sent` are per \
             second, `avg_*_time` per transaction, query or assignment.",
 };
+
+pub(super) const OLD_STATS: Sheet = Sheet {
+    view: View::OldStats,
+    columns: &COLUMNS,
+    rows: |facts, rows| {
+        by_database(facts, rows, |stats| {
+            [&totals(stats)[..], &averages(stats), &[stats.total.query_count]].concat()
+        });
+    },
+    ..STATS
+};
+
+/// How many of the columns of SHOW STATS are there without being asked for.
+const TODAY: usize = COLUMNS.len() - 1;
+
+const COLUMNS: [Column; 26] = [
+    text("database"),
+    numeric("total_server_assignment_count"),
+    numeric("total_xact_count"),
+    numeric("total_query_count"),
+    numeric("total_received"),
+    numeric("total_sent"),
+    numeric("total_xact_time"),
+    numeric("total_query_time"),
+    numeric("total_wait_time"),
+    numeric("total_client_parse_count"),
+    numeric("total_server_parse_count"),
+    numeric("total_bind_count"),
+    numeric("total_client_login_count"),
+    numeric("avg_server_assignment_count"),
+    numeric("avg_xact_count"),
+    numeric("avg_query_count"),
+    numeric("avg_recv"),
+    numeric("avg_sent"),
+    numeric("avg_xact_time"),
+    numeric("avg_query_time"),
+    numeric("avg_wait_time"),
+    numeric("avg_client_parse_count"),
+    numeric("avg_server_parse_count"),
+    numeric("avg_bind_count"),
+    numeric("avg_client_login_count"),
+    // What total_query_count was called up to PgBouncer 1.7.
+    numeric("total_requests"),
+];
 
 pub(super) const STATS_TOTALS: Sheet = Sheet {
     view: View::StatsTotals,

@@ -196,6 +196,14 @@ impl Postgres {
         db
     }
 
+    /// 15, 16 and so on.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        let number: u32 =
+            self.superuser("postgres").value("SHOW server_version_num").parse().expect("a number");
+        number / 10_000
+    }
+
     /// How many connections a database has, the harness' own not counted.
     #[must_use]
     pub fn backends(&self, db: &str) -> usize {
@@ -316,30 +324,31 @@ fn single_user(data: &Path, db: &str, sql: &str) {
     assert!(child.wait().is_ok_and(|status| status.success()), "postgres --single in {db}");
 }
 
-/// A program of PostgreSQL: where `HOWDAH_PG_BIN` says, else the newest under /usr/lib/postgresql, else on the PATH.
+/// A program of PostgreSQL: where `HOWDAH_PG_BIN` says, else the newest under /usr/lib/postgresql, else on the PATH. A
+/// server without client programs is served by the client programs of another version.
 ///
 /// # Panics
 /// When there is none.
 #[must_use]
 pub fn bin(program: &str) -> PathBuf {
-    static BIN: LazyLock<PathBuf> = LazyLock::new(|| {
-        if let Some(given) = std::env::var_os("HOWDAH_PG_BIN") {
-            return given.into();
-        }
-        let version = |path: &PathBuf| path.parent()?.file_name()?.to_str()?.parse::<u32>().ok();
-        let packaged = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-        let packaged = packaged
-            .map(|entry| entry.path().join("bin"))
-            .filter(|bin| bin.join("postgres").exists());
-        if let Some(newest) = packaged.max_by_key(version) {
-            return newest;
-        }
+    static GIVEN: LazyLock<Option<PathBuf>> =
+        LazyLock::new(|| std::env::var_os("HOWDAH_PG_BIN").map(PathBuf::from));
+    static INSTALLED: LazyLock<Option<PathBuf>> = LazyLock::new(installed);
+    let there = |bin: &PathBuf| bin.join(program).exists();
+    let found = GIVEN.iter().find(|bin| there(bin)).or(INSTALLED.as_ref());
+    found.expect("a PostgreSQL server: set HOWDAH_PG_BIN, or install one").join(program)
+}
+
+fn installed() -> Option<PathBuf> {
+    let version = |path: &PathBuf| path.parent()?.file_name()?.to_str()?.parse::<u32>().ok();
+    let packaged = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let packaged =
+        packaged.map(|entry| entry.path().join("bin")).filter(|bin| bin.join("postgres").exists());
+    packaged.max_by_key(version).or_else(|| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path)
             .find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
-            .expect("a PostgreSQL server: set HOWDAH_PG_BIN, or install one")
-    });
-    BIN.join(program)
+    })
 }
 
 /// A program of PostgreSQL's, as the servant, with the password of the roles.

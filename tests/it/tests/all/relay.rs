@@ -892,6 +892,8 @@ fn a_long_conversation_of_everything() {
         "",
     ];
     let mut status = Some('I');
+    // There it may answer the next statement with "StartTransactionCommand: unexpected state STARTED", as it happens.
+    let queries_before_a_sync = oracle.world.postgres.version() < 18;
     for round in 0..150 {
         let insert = extended(
             "INSERT INTO t VALUES ($1::int + 1000, $2) ON CONFLICT DO NOTHING",
@@ -909,7 +911,7 @@ fn a_long_conversation_of_everything() {
                 oracle.step(&format!("Sync after {}", reply.tags()), &sync(), Until::Ready(1))
             }
             1 => oracle.synced("insert", &[insert]),
-            2 if status != Some('E') => {
+            2 if status != Some('E') && queries_before_a_sync => {
                 let two = [insert, query("SELECT count(*) FROM t"), sync()].concat();
                 oracle.step("a simple query before the Sync", &two, Until::Ready(2))
             }

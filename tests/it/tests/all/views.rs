@@ -207,3 +207,22 @@ fn the_configuration_as_it_is() {
         keys.iter().filter(|key| !["workers", "io_driver"].contains(&key.as_str())).count();
     assert!(pgbouncers >= 100, "{pgbouncers} of PgBouncer's settings are listed");
 }
+
+#[test]
+fn old_columns_come_last_and_only_when_asked_for() {
+    howdah_only!("a setting of ours");
+    let world = World::with(1, |setup| setup.set("console_old_columns", 1));
+    let mut client = world.client();
+    client.run("SELECT 1");
+    for (view, old) in [("STATS", "total_requests:n"), ("DATABASES", "reserve_pool:i")] {
+        let (_, columns) = VIEWS.iter().find(|(name, _)| *name == view).expect("a view");
+        let mut wanted: Vec<_> = columns.split_whitespace().map(str::to_owned).collect();
+        wanted.push(old.to_owned());
+        assert_eq!(shape(&world.howdah.console(&format!("SHOW {view}"))), wanted, "{view}");
+    }
+    let count = |column| world.howdah.rows("SHOW STATS", &[("database", "shop")], column);
+    assert_eq!(count("total_requests"), count("total_query_count"));
+    world.howdah.order("SET console_old_columns = 0");
+    let shape = shape(&world.howdah.console("SHOW STATS"));
+    assert!(!shape.contains(&"total_requests:n".to_owned()), "{shape:?}");
+}
