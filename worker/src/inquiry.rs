@@ -18,7 +18,6 @@ use crate::client::State;
 use crate::end::Why;
 use crate::enter::Outcome;
 use crate::log::{Level, Side, Subject};
-use crate::slot;
 use crate::worker::Worker;
 use crate::world::World;
 
@@ -49,7 +48,8 @@ pub(crate) struct Question {
     query: Arc<str>,
 }
 
-/// An inquiry's number in its pool's line: those of clients are slots, and never come near.
+/// An inquiry's number in its pool's line: those of clients are slots, and never come near. They are
+/// not used again before all have been, so that an order for one that is gone meets no other.
 const NUMBERS: u32 = 1 << 31;
 
 /// Whose place in line this is, if it is not a client's.
@@ -225,7 +225,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     fn inquire(&mut self, slot: u32, question: Question) {
         let asker = Asker { slot, id: self.clients[slot as usize].card.id };
         let known = self.inquiry_ids.get(&question).copied();
-        if let Some(inquiry) = known.and_then(|index| self.inquiries.get_mut(index as usize)) {
+        if let Some(inquiry) = known.and_then(|index| self.inquiries.get_mut(&index)) {
             match inquiry.server {
                 None => inquiry.askers.push(asker),
                 Some(_) => inquiry.late.push(asker),
@@ -240,7 +240,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         let late = Vec::new();
         let inquiry =
             Inquiry { question: question.clone(), server: None, since: now, askers, late };
-        let index = slot(self.inquiries.insert(inquiry));
+        let index = self.next_inquiry;
+        self.next_inquiry = (index + 1) % NUMBERS;
+        self.inquiries.insert(index, inquiry);
         self.inquiry_ids.insert(question, index);
         self.with_pool(pool, |pool, out| pool.acquire(ClientId(NUMBERS | index), now, out));
         self.carry_out();
@@ -249,7 +251,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// The pool gave an inquiry a server. Either may have gone since it did.
     pub(crate) fn link_inquiry(&mut self, index: u32, entry: u32) {
         let (now, ready) = (self.now, self.is_ready(entry));
-        let inquiry = self.inquiries.get_mut(index as usize);
+        let inquiry = self.inquiries.get_mut(&index);
         let Some(inquiry) = inquiry.filter(|inquiry| inquiry.server.is_none()) else {
             if ready {
                 self.release(entry);
@@ -288,7 +290,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn look_up(&mut self, entry: u32) {
         let server = &mut self.servers[entry as usize];
         let inquiry = server.client.and_then(|client| index(client.0));
-        let inquiry = inquiry.and_then(|index| self.inquiries.get(index as usize));
+        let inquiry = inquiry.and_then(|index| self.inquiries.get(&index));
         let Some(inquiry) = inquiry else { return self.release(entry) };
         let mut out = Vec::new();
         let (query, user) = (&inquiry.question.query, &inquiry.question.user);
@@ -315,7 +317,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.release(entry);
         }
         let Some(index) = number.and_then(|number| index(number.0)) else { return };
-        let Some(inquiry) = self.inquiries.get(index as usize) else { return };
+        let Some(inquiry) = self.inquiries.get(&index) else { return };
         let user = inquiry.question.user.clone();
         let account = match error {
             Some(body) => Err(told(body)),
@@ -342,7 +344,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// All who wait for an inquiry hear of it; who came late is asked for anew.
     fn inquiry_done(&mut self, index: u32, result: &Result<Account, Why>) {
-        let Some(inquiry) = self.inquiries.try_remove(index as usize) else { return };
+        let Some(inquiry) = self.inquiries.remove(&index) else { return };
         let Inquiry { question, since, askers, late, .. } = inquiry;
         self.inquiry_ids.remove(&question);
         if let Ok(account) = result {
@@ -392,12 +394,12 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// A client that was logging in goes.
     pub(crate) fn asker_left(&mut self, slot: u32, question: &Question) {
         let Some(index) = self.inquiry_ids.get(question).copied() else { return };
-        let Some(inquiry) = self.inquiries.get_mut(index as usize) else { return };
+        let Some(inquiry) = self.inquiries.get_mut(&index) else { return };
         inquiry.askers.retain(|asker| asker.slot != slot);
         inquiry.late.retain(|asker| asker.slot != slot);
         // What a server works on is better finished than cut off.
         if inquiry.askers.is_empty() && inquiry.server.is_none() {
-            let inquiry = self.inquiries.remove(index as usize);
+            let Some(inquiry) = self.inquiries.remove(&index) else { return };
             self.inquiry_ids.remove(&inquiry.question);
             let number = ClientId(NUMBERS | index);
             self.with_pool(inquiry.question.pool, |pool, out| pool.forget(number, out));
@@ -407,7 +409,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// Inquiries that nobody waits for, or that take longer than a query may.
     pub(crate) fn tick_inquiries(&mut self) {
         let mut late = Vec::new();
-        for (_, inquiry) in &self.inquiries {
+        for inquiry in self.inquiries.values() {
             let Some(server) = inquiry.server else { continue };
             let terms = self.room(inquiry.question.pool).and_then(|room| room.terms.query);
             let unasked = inquiry.askers.is_empty() && inquiry.late.is_empty();

@@ -48,7 +48,8 @@ pub struct Worker<D: Driver, W> {
     pub(crate) servers: Slab<Server>,
     pub(crate) cancellers: Slab<Canceller>,
     /// Secrets being asked for, and which question is which.
-    pub(crate) inquiries: Slab<Inquiry>,
+    pub(crate) inquiries: BTreeMap<u32, Inquiry>,
+    pub(crate) next_inquiry: u32,
     pub(crate) inquiry_ids: BTreeMap<Question, u32>,
     /// This worker's part of each pool, by the bank's number.
     pub(crate) rooms: Vec<Option<Box<Room>>>,
@@ -126,7 +127,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             clients: Slab::new(),
             servers: Slab::new(),
             cancellers: Slab::new(),
-            inquiries: Slab::new(),
+            inquiries: BTreeMap::new(),
+            next_inquiry: 0,
             inquiry_ids: BTreeMap::new(),
             rooms: Vec::new(),
             room_ids: BTreeMap::new(),

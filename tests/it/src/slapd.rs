@@ -82,6 +82,11 @@ impl Slapd {
     /// It takes connections, and says nothing.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
+        // A signal is under way for a while.
+        let stat = format!("/proc/{}/stat", self.child.id());
+        eventually("slapd stands still", || {
+            std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "))
+        });
     }
 
     pub fn thaw(&self) {

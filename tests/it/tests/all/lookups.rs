@@ -256,7 +256,7 @@ fn f03_what_is_wrong_with_the_query_is_logged_and_not_told() {
         ("SELECT 1/0, $1", "division by zero"),
     ];
     for (query, line) in stories {
-        let howdah = town.setup().set("auth_query", query).start();
+        let howdah = town.setup().set("auth_query", query).set("workers", 1).start();
         for _ in 0..3 {
             let login = howdah.login(&ann, "p", "shop");
             assert_eq!(refused(&login), "bouncer config error", "{query}");

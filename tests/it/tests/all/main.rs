@@ -22,6 +22,7 @@ mod logins;
 mod lookups;
 mod modes;
 mod names;
+mod passing;
 mod peers;
 mod prepared;
 mod processes;

@@ -1,7 +1,7 @@
 //! Passwords that somebody else looks at: a directory by LDAP, the system by PAM.
 
+use std::fs::File;
 use std::path::Path;
-use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -172,13 +172,13 @@ fn certificates_are_looked_at_as_the_client_library_is_told() {
 fn f08_a_directory_that_hangs_holds_up_nobody_else() {
     needs_slapd!();
     let slapd = Slapd::start(&PEOPLE);
-    let howdah = ldap(&direct(&slapd)).set("workers", 1).set("client_login_timeout", 20).start();
+    let howdah = ldap(&direct(&slapd)).set("workers", 1).start();
     let login = howdah.login("ann", "of ann", "shop");
     let mut client = login.enter();
     slapd.freeze();
     thread::scope(|scope| {
         let entering: Vec<_> = (0..30).map(|_| scope.spawn(|| login.attempt().is_ok())).collect();
-        eventually("they wait", || {
+        eventually("they are all there", || {
             howdah.log().matches("login attempt: db=shop user=ann").count() == 31
         });
         let (time, ()) = took(|| {
@@ -212,15 +212,16 @@ fn bad_ldap_options_stop_the_boot() {
 
 /// A PAM service of the name that is asked for, while a test lasts. It says yes to `right`, waits
 /// long for `slow`, has an account that may not be used, and says things it should keep to itself.
-struct Service;
+struct Service {
+    /// The name is taken, and the machine has but one of it: other processes' tests wait.
+    _alone: File,
+}
 
 const SERVICE: &str = "/etc/pam.d/pgbouncer";
 const RULES: &str = "\
 auth required pam_exec.so expose_authtok /bin/sh -c [p=$(tr -d '\\000'); echo told-by-pam; case $p in right|пароль) exit 0;; slow) exec sleep 60;; esac; exit 1]
 account required pam_exec.so quiet /bin/sh -c [test \"$PAM_USER\" != barred && test \"$PAM_RHOST\" = 127.0.0.1]
 ";
-
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 impl Service {
     fn start() -> Option<Self> {
@@ -230,8 +231,10 @@ impl Service {
             println!("only root may make a PAM service, and pam_exec has to be there");
             return None;
         }
+        let alone = File::create("/tmp/howdah-tests-pam.lock").expect("a file under /tmp");
+        alone.lock().expect("it is ours after a while");
         std::fs::write(SERVICE, RULES).expect("root may");
-        Some(Self)
+        Some(Self { _alone: alone })
     }
 }
 
@@ -243,7 +246,6 @@ impl Drop for Service {
 
 #[test]
 fn the_system_says_who_may_come() {
-    let _alone = ONE_AT_A_TIME.lock();
     let Some(_service) = Service::start() else { return };
     let howdah = setup().set("auth_type", "pam").set("auth_user", "app").start();
     for (name, password) in [("ann", "right"), ("app", "right"), ("jürgen", "пароль")] {
@@ -270,7 +272,6 @@ fn the_system_says_who_may_come() {
 
 #[test]
 fn f08_a_module_that_hangs_holds_up_nobody_else_and_is_ended() {
-    let _alone = ONE_AT_A_TIME.lock();
     let Some(_service) = Service::start() else { return };
     let howdah =
         setup().set("auth_type", "pam").set("workers", 1).set("client_login_timeout", 8).start();
