@@ -297,3 +297,74 @@ fn children(pid: u32) -> usize {
         .map(|list| list.split_whitespace().count())
         .sum()
 }
+
+/// The rules of `auth_hba_file`, in a file.
+fn rules(text: &str) -> String {
+    let path = harness::place::folder("rules").join("hba.conf");
+    harness::place::write(&path, text);
+    path.display().to_string()
+}
+
+#[test]
+fn each_rule_has_a_directory_of_its_own() {
+    needs_slapd!();
+    let (one, other) = (Slapd::start(&[("ann", "one")]), Slapd::start(&[("ann", "other")]));
+    let postgres = Postgres::shared();
+    let target = postgres.target(&postgres.database());
+    let target = format!("{target} user=app password={PASSWORD}");
+    let text = format!(
+        "host one all all ldap {}\nhost other all all ldap {}\nhost shop all all scram-sha-256\n",
+        direct(&one),
+        search(&other, "")
+    );
+    let howdah = Setup::new()
+        .set("auth_type", "hba")
+        .set("auth_hba_file", rules(&text))
+        .database("one", &target)
+        .database("other", &target)
+        .database("shop", &target)
+        .start();
+    for (database, password, expected) in [
+        ("one", "one", true),
+        ("one", "other", false),
+        ("other", "other", true),
+        ("other", "one", false),
+    ] {
+        let login = howdah.login("ann", password, database);
+        match login.attempt() {
+            Ok(mut client) => {
+                assert!(expected, "{database} with {password}");
+                assert_eq!(client.value("SELECT current_user"), "app");
+            }
+            Err(Refused(reply)) => {
+                assert!(!expected, "{database} with {password}");
+                let error = reply.error().expect("an error");
+                assert_eq!(error.text(), "LDAP authentication failed");
+            }
+        }
+    }
+    assert!(howdah.login("app2", PASSWORD, "shop").attempt().is_ok());
+    assert_eq!(refused(&howdah.login("ann", "one", "shop")), "SASL authentication failed");
+}
+
+#[test]
+fn a_rule_may_name_a_service() {
+    let Some(_service) = Service::start() else { return };
+    let name = format!("howdah-test-{}", std::process::id());
+    let file = format!("/etc/pam.d/{name}");
+    std::fs::write(&file, "auth required pam_deny.so\naccount required pam_permit.so\n")
+        .expect("root may");
+    let text = format!(
+        "host shop ann all pam\nhost shop bob all pam pamservice={name}\nhost all all all reject\n"
+    );
+    let howdah = setup().set("auth_type", "hba").set("auth_hba_file", rules(&text)).start();
+    assert!(howdah.login("ann", "right", "shop").attempt().is_ok());
+    assert_eq!(refused(&howdah.login("bob", "right", "shop")), "PAM authentication failed");
+    std::fs::write(&file, "auth required pam_permit.so\naccount required pam_permit.so\n")
+        .expect("root may");
+    assert!(howdah.login("bob", "anything", "shop").attempt().is_ok(), "permitted");
+    std::fs::write(&file, "auth required pam_permit.so\naccount required pam_deny.so\n")
+        .expect("root may");
+    assert_eq!(refused(&howdah.login("bob", "anything", "shop")), "PAM authentication failed");
+    let _left = std::fs::remove_file(file);
+}
