@@ -348,6 +348,46 @@ fn statement_mode_takes_no_transactions() {
     assert_eq!(spell(&told), "C[BEGIN.] ");
 }
 
+/// A secret is asked for by the extended protocol; nobody hears the answer, in whatever pieces it comes.
+#[test]
+fn a_lookup_is_nobody_elses_and_leaves_nothing_behind() {
+    use wire::write::server as say;
+    let row = b"\0\x02\0\0\0\x03ann\xff\xff\xff\xff";
+    let mut good = Vec::new();
+    say::parse_complete(&mut good);
+    say::bind_complete(&mut good);
+    wire::write::message(&mut good, tag::server::ROW_DESCRIPTION, |out| {
+        out.extend_from_slice(b"\0\x02");
+    });
+    wire::write::message(&mut good, tag::server::DATA_ROW, |out| out.extend_from_slice(row));
+    say::command_complete(&mut good, b"SELECT 1");
+    say::close_complete(&mut good);
+    say::ready_for_query(&mut good, Status::Idle);
+    let mut bad = Vec::new();
+    let report = wire::Report { severity: b"ERROR", code: b"42P01", ..wire::Report::default() };
+    say::error_response(&mut bad, &report);
+    say::ready_for_query(&mut bad, Status::Idle);
+    for (answer, finds) in [(good, true), (bad, false)] {
+        let mut pair = pair();
+        pair.server.look_up(b"SELECT $1", b"ann", &mut Vec::new());
+        assert!(!pair.is_free());
+        for byte in answer {
+            let Pair { server, statements, rules, flow, .. } = &mut pair;
+            let heard = from_server(server, None, statements, rules, &[byte], flow);
+            assert_eq!(heard, Ok(Heard::default()));
+            assert!(flow.to_client.is_empty());
+        }
+        let [Owned { kind: Own::Lookup, error, found: Some(found) }] = &pair.flow.owned[..] else {
+            panic!("{:?}", pair.flow.owned);
+        };
+        assert_eq!(error.is_none(), finds);
+        assert_eq!(found.columns, finds.then_some(2));
+        assert_eq!(found.row.as_deref(), finds.then_some(&row[..]));
+        assert!(pair.is_free());
+        assert!(!format!("{found:?}").contains("ann"), "there are secrets in it");
+    }
+}
+
 /// Our own questions come first, and their answers are for us.
 #[test]
 fn our_own_queries_are_nobody_elses() {

@@ -357,6 +357,20 @@ mod tests {
     }
 
     #[test]
+    fn a_row_ends_where_it_says_or_is_broken() {
+        let read = |body: &[u8]| {
+            DataRow::read(body).and_then(Iterator::collect::<Result<Vec<_>, _>>).map(|v| v.len())
+        };
+        let row = b"\0\x03\0\0\0\x01a\xff\xff\xff\xff\0\0\0\0";
+        let values: Result<Vec<_>, _> = DataRow::read(row).expect("a row").collect();
+        assert_eq!(values, Ok(alloc::vec![Some(&b"a"[..]), None, Some(b"")]));
+        for cut in 0..row.len() {
+            assert!(read(&row[..cut]).is_err(), "cut at {cut}");
+        }
+        assert!(read(b"\0\x01\x7f\xff\xff\xff").is_err(), "a length without an end");
+    }
+
+    #[test]
     fn what_is_written_is_read_again() {
         let mut out = Vec::new();
         write::client::parse(&mut out, b"s", b"select $1", &[0, 0, 0, 23]);
