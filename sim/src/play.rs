@@ -355,11 +355,12 @@ impl Play {
                 self.commons.mail(worker, Mail::Vouched { party, verdict });
             }
             Errand::Resolve { worker, name } => {
-                let resolution = Resolution::NoSuchHost;
+                let resolution = self.resolution();
                 self.commons.mail(worker, Mail::Resolved { name, resolution });
             }
             Errand::Serial { worker, zone } => {
-                self.commons.mail(worker, Mail::Serial { zone, serial: None });
+                let serial = Some(self.dice.under(3) as u32).filter(|serial| *serial > 0);
+                self.commons.mail(worker, Mail::Serial { zone, serial });
             }
             Errand::Learn { party, about, worker } => {
                 self.commons.mail(worker, Mail::Learnt { party, about, name: None });
@@ -379,6 +380,19 @@ impl Play {
             Errand::Shutdown { .. } | Errand::Present { .. } | Errand::Stats { .. } => {}
             Errand::Finished { .. } => self.finished += 1,
         }
+    }
+
+    /// Some of four addresses, or none where dialling may fail as well.
+    fn resolution(&mut self) -> Resolution {
+        if self.weather.rates.dial_refused > 0 && !self.winding_up && self.dice.one_in(5) {
+            return match self.dice.one_in(2) {
+                true => Resolution::NoSuchHost,
+                false => Resolution::Unanswered("nobody knows".to_owned()),
+            };
+        }
+        let (first, count) = (self.dice.under(4), 1 + self.dice.under(3));
+        let ip = |at| std::net::IpAddr::from([10, 0, 0, ((first + at) % 4) as u8]);
+        Resolution::Addresses((0..count).map(ip).collect())
     }
 
     fn move_over(&mut self, config: Config, diff: Diff, ask: Ask) {

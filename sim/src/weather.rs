@@ -166,6 +166,8 @@ pub(crate) struct Weather {
     /// Which actors are quick: turns of workers, applications, servers, the clock, admins, of 100.
     pub(crate) pace: [u32; 5],
     pub(crate) tick_ns: usize,
+    /// Servers are found by names whose addresses come and go.
+    pub(crate) names: bool,
 }
 
 impl Weather {
@@ -226,6 +228,7 @@ impl Weather {
                 dice.between(1, 10) as u32,
             ],
             tick_ns: *dice.pick(&[1_000, 20_000, 500_000, 5_000_000]),
+            names: dice.one_in(3),
         }
     }
 
@@ -263,6 +266,7 @@ impl Weather {
             PoolMode::Statement => "statement",
         };
         let connect = if self.connect_query { " connect_query='select 1'" } else { "" };
+        let host = if self.names { "db.test,127.0.0.1,other.test" } else { "127.0.0.1" };
         let mut text = String::from("[databases]\n");
         for at in 0..self.databases {
             // Now and then a database is gone.
@@ -270,7 +274,7 @@ impl Weather {
                 continue;
             }
             let port = if edition % 3 == 2 { 5433 } else { 5432 };
-            text += &format!("db{at} = host=127.0.0.1 port={port}{connect}\n");
+            text += &format!("db{at} = host={host} port={port}{connect}\n");
         }
         let size = match edition {
             0 => self.pool_size,
@@ -292,6 +296,7 @@ impl Weather {
              idle_transaction_timeout = {idle}\nserver_connect_timeout = {connect}\n\
              server_login_retry = 0.2\nserver_round_robin = {}\nquery_wait_notify = 1\n\
              cancel_wait_timeout = {wait}\nlog_connections = 0\nlog_disconnections = 0\n\
+             dns_max_ttl = 0.05\ndns_nxdomain_ttl = 0.05\ndns_zone_check_period = 0.5\n\
              suspend_timeout = {suspend}\nlog_stats = 0\nworkers = {}\nlisten_addr = 127.0.0.1\n",
             self.reserve,
             self.min_pool,

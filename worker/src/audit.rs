@@ -78,7 +78,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             let slot = ServerId(crate::slot(entry));
             ServerAudit {
                 slot,
-                conn: server.conn,
+                // What is being cut off already is of no server.
+                conn: server.conn.filter(|_| !matches!(server.state, server::State::Moving(_))),
                 pool: server.pool,
                 closing: matches!(server.state, server::State::Closing),
                 place: self.room(server.pool).and_then(|room| room.pool.place(slot)),

@@ -116,6 +116,12 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// The kernel is done with a server's socket: its slot in the bank is free.
     pub(crate) fn server_gone(&mut self, entry: u32) {
+        if let Some(server) = self.servers.get_mut(entry as usize)
+            && let State::Moving(reason) = server.state
+        {
+            server.conn = None;
+            return self.try_next(entry, reason);
+        }
         let Some(server) = self.servers.try_remove(entry as usize) else { return };
         let mut calls = Vec::new();
         match server.slot {

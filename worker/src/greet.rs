@@ -255,7 +255,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn server_ended(&mut self, entry: u32, error: Option<&std::io::Error>) {
         let Some(server) = self.servers.get(entry as usize) else { return };
         match server.state {
-            State::Closing => {}
+            State::Closing | State::Moving(_) => {}
             State::Resolving | State::Connecting => {
                 if let Some(error) = error {
                     let at = server.address.as_ref().map_or_else(String::new, crate::log::address);

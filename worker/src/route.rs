@@ -94,15 +94,17 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// Where `entry` was dialled, nobody answers: it is dialled at the next place.
-    pub(crate) fn place_fails(&mut self, entry: u32, reason: &str) {
+    pub(crate) fn place_fails(&mut self, entry: u32, reason: &'static str) {
         self.pass_over(entry);
         let server = &mut self.servers[entry as usize];
-        if let Some(conn) = server.conn.take() {
-            // The kernel's last word about it is nobody's concern any more.
-            self.set_role(conn, Role::Nobody);
-            self.driver.abort(conn);
+        match server.conn {
+            // A slot is never on two sockets: limits hold at every instant.
+            Some(conn) => {
+                server.state = State::Moving(reason);
+                self.driver.abort(conn);
+            }
+            None => self.try_next(entry, reason),
         }
-        self.try_next(entry, reason);
     }
 
     /// The host that `entry` is at is not the one to begin with any longer, where one is.

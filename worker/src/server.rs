@@ -75,6 +75,8 @@ pub(crate) enum State {
     Resolving,
     /// Dialled; the kernel has not said yes yet.
     Connecting,
+    /// Nobody answered, for this reason: once the socket is gone, it is dialled at the next place.
+    Moving(&'static str),
     Login(Box<ServerLogin>),
     /// Logged in.
     Ready,

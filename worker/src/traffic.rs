@@ -197,7 +197,10 @@ impl<D: Driver, W: World> Worker<D, W> {
         match server.state {
             server::State::Ready | server::State::Leaving(_) => self.backward(entry, bytes),
             server::State::Login(_) => self.server_logs_in(entry, &bytes),
-            server::State::Resolving | server::State::Connecting | server::State::Closing => {}
+            server::State::Resolving
+            | server::State::Connecting
+            | server::State::Moving(_)
+            | server::State::Closing => {}
         }
         self.carry_out();
     }
