@@ -84,14 +84,15 @@ fn command(run: &Run, stage: &Stage, input: &Path, output: &Path) -> Command {
         Suite::Regress => ("pg_regress", "parallel_schedule"),
         Suite::Isolation => ("pg_isolation_regress", "isolation_schedule"),
     };
+    // After so many seconds the isolation tester cancels a step: five minutes for each, if left to itself.
+    let isolation_timeout = std::env::var("PGISOLATIONTIMEOUT").unwrap_or_else(|_| "10".into());
     let argument = |name: &str, value: &Path| format!("--{name}={}", value.display());
     let mut command = place::command(input.join(program));
     command
         .current_dir(output)
         .env("PGSSLMODE", "disable")
         .env("PGGSSENCMODE", "disable")
-        // After so many seconds the isolation tester cancels a step: five minutes for each, if left to itself.
-        .env("PGISOLATIONTIMEOUT", "10")
+        .env("PGISOLATIONTIMEOUT", &isolation_timeout)
         .arg(argument("inputdir", input))
         .arg(argument("outputdir", output))
         .arg(argument("dlpath", &input.with_file_name("regress")))
