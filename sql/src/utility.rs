@@ -371,12 +371,12 @@ fn explain(stmt: &protobuf::ExplainStmt, text: &str) -> Statement {
 }
 
 fn analyzes(stmt: &protobuf::ExplainStmt) -> bool {
-    let named = stmt.options.iter().filter_map(|option| match option.node.as_ref() {
+    let mut named = stmt.options.iter().filter_map(|option| match option.node.as_ref() {
         Some(NodeEnum::DefElem(option)) if option.defname == "analyze" => Some(option),
         _ => None,
     });
     // The last one counts. What is not plainly off is taken for on.
-    named.last().is_some_and(|option| {
+    named.next_back().is_some_and(|option| {
         let argument = option.arg.as_deref().and_then(|argument| argument.node.as_ref());
         let off = |word: &str| ["off", "false", "0"].contains(&word.to_ascii_lowercase().as_str());
         match argument.and_then(item) {
