@@ -105,7 +105,7 @@ pub(crate) fn help(program: &str) -> String {
 /// `-V`. The first line is what SHOW VERSION answers: tools compare it.
 pub(crate) fn version() -> String {
     format!(
-        "{}\nHowdah {}\nio: io_uring, epoll (mio)\nadns: hickory\ntls: not yet\n",
+        "{}\nHowdah {}\nio: io_uring, epoll (mio)\nadns: hickory\ntls: rustls\n",
         admin::VERSION_COMPAT,
         env!("CARGO_PKG_VERSION")
     )

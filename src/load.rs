@@ -6,7 +6,7 @@ use auth::ldap::Directory;
 use auth::{Decoy, Userlist};
 use config::{AuthType, Config, Diff, Disk};
 use session::Tracked;
-use worker::{Level, Site};
+use worker::{Level, Site, Tls};
 
 use crate::law::Law;
 use crate::sink::Pen;
@@ -42,6 +42,20 @@ pub(crate) fn config(path: &str, pen: &mut Pen) -> Option<Config> {
     }
 }
 
+/// Keys and certificates. All that is wrong is said to the log; `false` if something is, and stays as
+/// it was in `old`.
+pub(crate) fn tls(config: &Config, old: &Tls, pen: &mut Pen) -> (Tls, bool) {
+    let mut warnings = Vec::new();
+    let (tls, errors) = crate::tls::set_up(config, old, &mut warnings);
+    for warning in warnings {
+        pen.say(Level::Warning, format_args!("{warning}"));
+    }
+    for error in &errors {
+        pen.say(Level::Error, format_args!("{error}"));
+    }
+    (tls, errors.is_empty())
+}
+
 /// Furnish a site: the configuration, and what its files say. `old` is the one in force, whose
 /// userlist stays where the new one cannot be read.
 pub(crate) fn site(
@@ -49,9 +63,13 @@ pub(crate) fn site(
     law: Law,
     diff: Diff,
     old: Option<&Site>,
+    tls: Tls,
     secret: [u8; 32],
     pen: &mut Pen,
 ) -> Site {
+    // Servers whose certificates were looked at by other standards, or that know us by another.
+    let server_tls = old.is_some_and(|old| !old.tls.outward.is_same(&tls.outward));
+    let diff = Diff { server_tls, ..diff };
     let userlist = match &config.settings.auth_file {
         None => Userlist::default(),
         Some(path) => match std::fs::read(path) {
@@ -88,5 +106,5 @@ pub(crate) fn site(
     let Law { rules, maps } = law;
     let generation = old.map_or(0, |site| site.generation) + 1;
     let decoy = Arc::new(decoy);
-    Site { config, userlist, rules, maps, directory, tracked, decoy, diff, generation, uid }
+    Site { config, userlist, rules, maps, directory, tracked, decoy, tls, diff, generation, uid }
 }

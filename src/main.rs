@@ -15,12 +15,13 @@ mod sink;
 mod steward;
 mod syslog;
 mod systemd;
+mod tls;
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
-use config::{Config, Diff, Disk, FdLimit};
+use config::{Config, Diff, Disk, FdLimit, Problem};
 use worker::Level;
 
 use crate::args::{Options, Task};
@@ -66,6 +67,10 @@ fn check(file: &str) -> ExitCode {
         && let Ok(config) = config::load(file, &Disk)
     {
         law::check(&config.settings, &mut report);
+        let mut warnings = Vec::new();
+        let (_, errors) = tls::set_up(&config, &worker::Tls::default(), &mut warnings);
+        report.warnings.extend(warnings.into_iter().map(Problem::new));
+        report.errors.extend(errors.iter().map(|error| Problem::new(error.to_string())));
     }
     print!("{report}");
     if report.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -187,6 +192,10 @@ fn prepare(
     tell_fd_limit(&config, pen);
     // Before anybody can know that we are there: a signal that finds no ear ends the process.
     let ears = Ears::open()?;
+    let (tls, good) = load::tls(&config, &worker::Tls::default(), pen);
+    if !good {
+        return Err("TLS setup failed".to_owned());
+    }
     let doors = doors::open(settings, &mut told);
     for text in told {
         pen.say(Level::Warning, format_args!("{text}"));
@@ -195,11 +204,11 @@ fn prepare(
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| format!("no random numbers: {error}"))?;
     let law = Law::load(&config, pen)?;
-    let site = load::site(config, law, Diff::default(), None, secret, pen);
+    let site = load::site(config, law, Diff::default(), None, tls, secret, pen);
     pen.say(
         Level::Log,
         format_args!(
-            "process up: {}, Howdah {}, libevent none (epoll), adns: hickory, tls: none",
+            "process up: {}, Howdah {}, libevent none (epoll), adns: hickory, tls: rustls",
             admin::VERSION_COMPAT,
             env!("CARGO_PKG_VERSION")
         ),

@@ -12,7 +12,7 @@ use io::{Kind, Socket, Waker};
 use pool::WorkerId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
-use worker::{Answer, Ask, Commons, LetterBox, Level, Mail, Order, Shutdown, Site, Worker};
+use worker::{Answer, Ask, Commons, LetterBox, Level, Mail, Order, Shutdown, Site, Tls, Worker};
 
 use crate::doors::Door;
 use crate::law::Law;
@@ -333,14 +333,15 @@ impl Steward {
         };
         let (config, diff) = config::reload(&self.site.config, fresh);
         let kept = diff.kept.clone();
-        if !self.move_over(config, diff) {
+        let (tls, good) = load::tls(&config, &self.site.tls, &mut self.pen);
+        if !self.move_over(config, diff, tls) {
             return self.reload_failed();
         }
         for kept in kept {
             let text = format_args!("{kept} was changed in the file; only a restart changes it");
             self.pen.say(Level::Warning, text);
         }
-        Answer::Done
+        if good { Answer::Done } else { Answer::Failed(Refusal::ReloadFailed) }
     }
 
     fn reload_failed(&mut self) -> Answer {
@@ -354,7 +355,14 @@ impl Steward {
         let mut config: Config = self.site.config.clone();
         match config::set_runtime(&mut config, key, value) {
             Ok(()) => {
-                let done = self.move_over(config, Diff::default());
+                // As in PgBouncer, the log alone says what is wrong with a key or a certificate: often
+                // it takes a second SET to put it right.
+                let tls = if key.contains("_tls") {
+                    load::tls(&config, &self.site.tls, &mut self.pen).0
+                } else {
+                    self.site.tls.clone()
+                };
+                let done = self.move_over(config, Diff::default(), tls);
                 let failed = Answer::Failed(Refusal::SetFailed);
                 self.answer(Some(ask), if done { Answer::Done } else { failed });
             }
@@ -367,7 +375,7 @@ impl Steward {
 
     /// Everybody goes by `config` from now on. False, and nothing is changed, where there are to be rules
     /// and they cannot be read.
-    fn move_over(&mut self, config: Config, diff: Diff) -> bool {
+    fn move_over(&mut self, config: Config, diff: Diff, tls: Tls) -> bool {
         let law = match Law::load(&config, &mut self.pen) {
             Ok(law) => law,
             Err(why) => {
@@ -378,7 +386,7 @@ impl Steward {
         self.set_sink(&config.settings);
         crate::identity::raise_fd_limit(crate::fds_wanted(&config));
         self.sink.verbose(self.verbose.max(config.settings.verbose));
-        let site = load::site(config, law, diff, Some(&self.site), self.secret, &mut self.pen);
+        let site = load::site(config, law, diff, Some(&self.site), tls, self.secret, &mut self.pen);
         self.site = Arc::new(site);
         self.tell_all(&Order::Site(self.site.clone()));
         derive_ahead(&self.site, &self.commons);

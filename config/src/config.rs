@@ -221,7 +221,6 @@ fn invalid(row: &Row, text: &str) -> Problem {
 /// Why a value that reads well cannot be served: what it asks for protects somebody, and must not
 /// be left out in silence.
 fn refused(settings: &Settings, name: &str) -> Option<&'static str> {
-    use SslMode::{Allow, Disable, Prefer};
     match name {
         "auth_type" => match settings.auth_type {
             AuthType::Any
@@ -239,14 +238,6 @@ fn refused(settings: &Settings, name: &str) -> Option<&'static str> {
                 Some("auth_type=cert requires client_tls_ca_file")
             }
             AuthType::Cert => None,
-        },
-        "client_tls_sslmode" => match settings.client_tls_sslmode {
-            Disable | Allow | Prefer => None,
-            _ => Some("TLS is not supported yet, and clients must not be left without it"),
-        },
-        "server_tls_sslmode" => match settings.server_tls_sslmode {
-            Disable | Allow | Prefer => None,
-            _ => Some("TLS is not supported yet, and servers must not be spoken to without it"),
         },
         _ => None,
     }
@@ -406,11 +397,10 @@ stats_period = 60                    ; a minute
         let quiet = "[pgbouncer]\nserver_tls_sslmode = prefer\nclient_tls_sslmode = disable\n\
             so_reuseport = 0\npeer_id = 0\ntcp_defer_accept = 0\npkt_buf = 4096";
         assert_eq!(config(quiet).not_yet, []);
-        let loud = "[pgbouncer]\nclient_tls_sslmode = prefer\npkt_buf = 8192\n\
+        let loud = "[pgbouncer]\nso_reuseport = 0\npkt_buf = 8192\n\
             [databases]\na =\n[peers]\n1 = host=x";
         let got: Vec<_> = config(loud).not_yet.iter().map(ToString::to_string).collect();
         let want = [
-            "client_tls_sslmode has no effect yet in configuration ((text):2): TLS is not supported yet",
             "pkt_buf has no meaning here in configuration ((text):3): buffers come from a budget of their own",
         ];
         assert_eq!(got, want);

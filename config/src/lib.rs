@@ -25,7 +25,7 @@ mod workers;
 
 pub use check::{FdLimit, Report, check};
 pub use config::{Config, load, parse, set_runtime};
-pub use database::{Database, Host, LoadBalance, Secret};
+pub use database::{Database, Host, LoadBalance, Secret, SslNegotiation};
 pub use docs::{settings_manual, settings_page};
 pub use files::{Disk, Files};
 pub use peer::Peer;

@@ -151,6 +151,7 @@ mod tests {
             "auth_dbname=x",
             "auth_query=x",
             "load_balance_hosts=disable",
+            "sslnegotiation=direct",
         ];
         let otherwise = ["pool_size=1", "pool_mode=statement", "timezone=UTC", "server_lifetime=1"];
         let old = config("[pgbouncer]\n[databases]\na =\n* =");

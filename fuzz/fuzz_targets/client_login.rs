@@ -4,18 +4,20 @@
 use arbitrary::Arbitrary;
 use auth::{Account, Decoy, Dice, Form, Method, Secret};
 use libfuzzer_sys::fuzz_target;
-use session::login::{AuthPlan, ClientLogin, Policy, Step};
+use session::login::{AuthPlan, ClientLogin, Encryption, Policy, Step};
 
 #[derive(Arbitrary, Debug)]
 struct Play {
     method: u8,
+    tls: bool,
     pieces: Vec<Vec<u8>>,
 }
 
 fuzz_target!(|play: Play| {
     let method = [Method::Plain, Method::Md5, Method::Scram][usize::from(play.method % 3)];
     let decoy = Decoy::new([7; 32], 1, Form::Scram);
-    let (mut login, mut out) = (ClientLogin::new(), Vec::new());
+    let encryption = if play.tls { Encryption::Offered } else { Encryption::Denied };
+    let (mut login, mut out) = (ClientLogin::new(encryption), Vec::new());
     let ignored = ["options".to_owned(), "extra_float_digits".to_owned()];
     for piece in &play.pieces {
         let mut step = login.hear(piece, &mut out);
@@ -33,6 +35,10 @@ fuzz_target!(|play: Play| {
                     }
                 }
                 Step::Derive(job) if job.iterations() <= 4096 => login.derived(&job.run(), &mut out),
+                Step::Secure { .. } => {
+                    login.secured();
+                    break;
+                }
                 Step::Accept(_) => panic!("let in without the password: {play:?}"),
                 Step::Derive(_) | Step::Refer(_) | Step::Cancel { .. } | Step::Refuse(_) => return,
             };

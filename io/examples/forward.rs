@@ -138,7 +138,8 @@ impl Forwarder {
                 }
             }
             Done::AcceptFailed { listener, .. } => self.driver.listen_again(listener),
-            Done::Connected { .. } | Done::Detached { .. } | Done::Woken => {}
+            Done::Connected { .. } | Done::Secured { .. } | Done::Detached { .. } | Done::Woken => {
+            }
         }
     }
 

@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use crate::{
-    Address, Buf, Buffers, Conn, Done, Driver, Listener, Readiness, Socket, Tuning, Uring, Waker,
+    Address, Buf, Buffers, Conn, Done, Driver, Listener, Readiness, Session, Socket, Tls, Tuning,
+    Uring, Waker,
 };
 
 /// Which driver is wanted.
@@ -21,14 +22,14 @@ pub enum Kind {
 // One lives per thread, for as long as the thread: its size does not matter.
 #[allow(clippy::large_enum_variant)]
 pub enum AnyDriver {
-    Uring(Uring),
-    Readiness(Readiness),
+    Uring(Tls<Uring>),
+    Readiness(Tls<Readiness>),
 }
 
 /// Open a driver, and say which it became. It belongs to the thread that opens it.
 pub fn open(kind: Kind) -> io::Result<(AnyDriver, &'static str)> {
-    let readiness = || Ok((AnyDriver::Readiness(Readiness::open()?), "epoll"));
-    let uring = || Ok((AnyDriver::Uring(Uring::open()?), "io_uring"));
+    let readiness = || Ok((AnyDriver::Readiness(Tls::over(Readiness::open()?)), "epoll"));
+    let uring = || Ok((AnyDriver::Uring(Tls::over(Uring::open()?)), "io_uring"));
     match kind {
         Kind::IoUring => uring(),
         Kind::Readiness => readiness(),
@@ -63,6 +64,14 @@ impl Driver for AnyDriver {
 
     fn write(&mut self, conn: Conn, bytes: &[u8]) {
         either!(self, driver => driver.write(conn, bytes));
+    }
+
+    fn secure(&mut self, conn: Conn, session: Session) {
+        either!(self, driver => driver.secure(conn, session));
+    }
+
+    fn unread(&mut self, conn: Conn, bytes: Buf) {
+        either!(self, driver => driver.unread(conn, bytes));
     }
 
     fn unsent(&self, conn: Conn) -> usize {

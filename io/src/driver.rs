@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Address, Buf, Ends};
+use crate::{Address, Buf, Ends, Sealed, Session};
 
 /// A connection, by its slot in the driver. A slot is used again only after its
 /// [`Done::Closed`] or [`Done::Detached`] was collected, so a `Conn` is never ambiguous.
@@ -26,6 +26,9 @@ pub enum Done<S> {
     AcceptFailed { listener: Listener, error: io::Error },
     /// A connection asked for is up, and reading has begun.
     Connected { conn: Conn, ends: Box<Ends> },
+    /// The handshake that [`Driver::secure`] began is over: what is received from now on came
+    /// encrypted. A failed one is an `Ended` with the error.
+    Secured { conn: Conn, sealed: Box<Sealed> },
     /// Bytes came in. Never empty.
     Received { conn: Conn, bytes: Buf },
     /// What was queued on `conn` fell to [`Tuning::low_water`] or below, after
@@ -63,6 +66,21 @@ pub trait Driver {
 
     /// Queue a copy of `bytes`. Small writes of one turn leave in one system call.
     fn write(&mut self, conn: Conn, bytes: &[u8]);
+
+    /// Speak TLS on `conn` from here on; what was queued before leaves as it is. Comes back as
+    /// `Secured`, or as `Ended` with the error, after which [`Driver::finish`] lets the peer hear
+    /// why. What is queued meanwhile leaves once the handshake is over, and is dropped where it is
+    /// `finish`ed before. A driver that knows no TLS hangs up.
+    fn secure(&mut self, conn: Conn, session: Session) {
+        drop(session);
+        self.abort(conn);
+    }
+
+    /// Give back what was `Received` before [`Driver::secure`] took effect, and is the beginning of the
+    /// peer's handshake.
+    fn unread(&mut self, conn: Conn, bytes: Buf) {
+        let _ = (conn, bytes);
+    }
 
     /// Bytes queued and not yet taken by the kernel.
     fn unsent(&self, conn: Conn) -> usize;

@@ -14,6 +14,7 @@ mod outbox;
 mod readiness;
 mod slots;
 mod socket;
+mod tls;
 mod uring;
 
 pub use address::{Address, Ends};
@@ -22,4 +23,5 @@ pub use buf::Buf;
 pub use driver::{Buffers, Conn, Done, Driver, Listener, Tuning, Wake, Waker};
 pub use readiness::Readiness;
 pub use socket::{Socket, listen_tcp, listen_unix};
+pub use tls::{Sealed, Session, Tls};
 pub use uring::Uring;

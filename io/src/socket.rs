@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::net::{RecvFlags, Shutdown, SocketFlags, accept_with};
 use socket2::{Domain, SockAddr, SockRef, TcpKeepalive, Type};
 
+use crate::tls::Seal;
 use crate::{Address, Ends, Tuning};
 
 /// An open socket, listening or connected, on its way into a driver or between two of them.
@@ -23,6 +24,8 @@ pub struct Socket {
     tuned: bool,
     /// Listens, and other processes may do so on the same port.
     pub(crate) shares_port: bool,
+    /// The TLS session that is spoken on it.
+    seal: Option<Box<Seal>>,
 }
 
 impl Socket {
@@ -33,11 +36,20 @@ impl Socket {
 
     /// `fd` is non-blocking already.
     pub(crate) fn accepted(fd: OwnedFd) -> Self {
-        Self { fd, tuned: false, shares_port: false }
+        Self { fd, tuned: false, shares_port: false, seal: None }
     }
 
     pub(crate) fn detached(fd: OwnedFd) -> Self {
-        Self { fd, tuned: true, shares_port: false }
+        Self { fd, tuned: true, shares_port: false, seal: None }
+    }
+
+    pub(crate) fn sealed(self, seal: Option<Box<Seal>>) -> Self {
+        Self { seal, ..self }
+    }
+
+    /// The TLS session that came with it.
+    pub(crate) fn take_seal(&mut self) -> Option<Box<Seal>> {
+        self.seal.take()
     }
 
     /// The file descriptor, with the options that `tuning` asks for.
@@ -72,7 +84,7 @@ impl From<OwnedFd> for Socket {
     fn from(fd: OwnedFd) -> Self {
         // Cannot fail on an open socket; and if it did, io_uring does not mind.
         let _ = SockRef::from(&fd).set_nonblocking(true);
-        Self { fd, tuned: false, shares_port: false }
+        Self { fd, tuned: false, shares_port: false, seal: None }
     }
 }
 

@@ -12,7 +12,7 @@ use session::Tracked;
 use wire::write;
 use worker::{
     Answer, Ask, Audit, Commons, Errand, LetterBox, Level, Log, Mail, Order, Resolution, Shutdown,
-    Site, Worker, World,
+    Site, Tls, Worker, World,
 };
 
 use crate::admin::Admin;
@@ -512,12 +512,32 @@ impl Play {
     }
 }
 
+/// Servers are asked whether they speak TLS, and do not.
+fn tls() -> Tls {
+    let wish = tls::Wish {
+        prefix: "server_tls",
+        mode: tls::Mode::Prefer,
+        key_file: "",
+        cert_file: "",
+        ca_file: "",
+        protocols: "secure",
+        ciphers: "default",
+        tls13_ciphers: "",
+        ecdhcurve: "auto",
+        dheparams: "auto",
+    };
+    let read = |_: &str| unreachable!("no file was named");
+    let outward = tls::Outward::set_up(&wish, &read, &mut Vec::new()).expect("a good wish");
+    Tls { outward: outward.into(), ..Tls::default() }
+}
+
 fn site(config: Config, diff: Diff, weather: &Weather) -> Site {
     let (userlist, flaws) = Userlist::parse(secrets::userlist(weather.logins.stored).as_bytes());
     assert!(flaws.is_empty(), "a good userlist");
     let tracked = Tracked::new(config.settings.track_extra_parameters.iter().map(String::as_str));
     let decoy = Arc::new(Decoy::new([3; 32], 1, Form::Plain));
     let (rules, maps, directory) = (Arc::default(), Arc::default(), None);
-    let tracked = Arc::new(tracked);
-    Site { config, userlist, rules, maps, directory, tracked, decoy, diff, generation: 1, uid: 0 }
+    let (tracked, tls) = (Arc::new(tracked), tls());
+    let (generation, uid) = (1, 0);
+    Site { config, userlist, rules, maps, directory, tracked, decoy, tls, diff, generation, uid }
 }

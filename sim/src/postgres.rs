@@ -336,6 +336,7 @@ impl Cluster {
                 backend.stage = Stage::Login;
                 self.begin_login(at, weather);
             }
+            Ok(Startup::SslRequest) => self.backends[at].outbox.end().push(b'N'),
             other => panic!("a server was greeted with {other:?}"),
         }
     }

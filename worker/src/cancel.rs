@@ -4,6 +4,8 @@
 //! server is told over a connection of its own, and goes to nobody else before that connection has
 //! ended: until then a late signal may still reach whatever it runs.
 
+use std::sync::Arc;
+
 use io::{Conn, Driver};
 use pool::{ClientId, Duration, Instant, PoolId, ServerId};
 use session::{Own, Recalled};
@@ -12,6 +14,7 @@ use crate::client::State;
 use crate::keys::{Addressee, KeyId};
 use crate::log::Level;
 use crate::mail::{Asker, Mail};
+use crate::secure::Approach;
 use crate::worker::{Role, Worker};
 use crate::world::World;
 
@@ -28,12 +31,19 @@ pub(crate) struct Canceller {
     pub(crate) askers: Vec<Asker>,
     pub(crate) since: Instant,
     pub(crate) state: Going,
+    /// As the server's own connection, and to the same host.
+    pub(crate) approach: Approach,
+    pub(crate) host: Arc<str>,
 }
 
 /// How far a cancel is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Going {
     Connecting,
+    /// The server was asked whether it speaks TLS.
+    Asking,
+    /// In the handshake.
+    Securing,
     /// The server has the request; it hangs up once it has passed it on.
     Sent,
     Closing,
@@ -120,6 +130,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let (Some(address), false) = (server.address.clone(), server.key.is_empty()) else {
             return self.cancelled(asker);
         };
+        let (approach, host) = (self.approach_of_cancel(server), server.route.host().into());
         let conn = self.driver.connect(&address);
         let entry = self.cancellers.insert(Canceller {
             conn,
@@ -130,6 +141,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             askers: vec![asker],
             since: self.now,
             state: Going::Connecting,
+            approach,
+            host,
         });
         self.set_role(conn, Role::Canceller(crate::slot(entry)));
         if !planted::is("cancel-unawaited") {
@@ -138,6 +151,13 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     pub(crate) fn canceller_connected(&mut self, slot: u32) {
+        if self.approach_to_cancel(slot) {
+            self.send_cancel(slot);
+        }
+    }
+
+    /// Say what is to be cancelled.
+    pub(crate) fn send_cancel(&mut self, slot: u32) {
         let Some(canceller) = self.cancellers.get_mut(slot as usize) else { return };
         canceller.state = Going::Sent;
         let conn = canceller.conn;
@@ -163,7 +183,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.canceller_done(slot);
     }
 
-    fn canceller_done(&mut self, slot: u32) {
+    pub(crate) fn canceller_done(&mut self, slot: u32) {
         let Some(canceller) = self.cancellers.get_mut(slot as usize) else { return };
         if canceller.state != Going::Closing {
             canceller.state = Going::Closing;

@@ -50,6 +50,8 @@ pub(crate) struct Card {
     /// It does not count toward `max_client_conn`: an admin, or one that has already left.
     pub(crate) exempt: bool,
     pub(crate) replication: Replication,
+    /// Version and cipher suite, where it speaks TLS: `TLSv1.3/TLS_AES_256_GCM_SHA384`.
+    pub(crate) suite: Option<&'static str>,
     /// What its own server is to be, until that is dialled.
     pub(crate) replica: Option<Box<Replica>>,
     /// Tracked parameters that it asked for, from its proof to its welcome.
@@ -70,6 +72,7 @@ impl Card {
             counted: false,
             exempt: false,
             replication: Replication::None,
+            suite: None,
             replica: None,
             asked_for: Vec::new(),
         }

@@ -51,6 +51,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             said_why: false,
             port,
             route,
+            suite: None,
+            end_point: None,
             replica,
         };
         let entry = slot(self.servers.insert(server));
@@ -99,6 +101,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.log_server_end(entry, reason);
         let server = &mut self.servers[entry as usize];
         let logged_in = matches!(server.state, State::Ready | State::Leaving(_));
+        let shaking_hands = matches!(server.state, State::Securing);
         server.state = State::Closing;
         server.since = self.now;
         let Some(conn) = server.conn else {
@@ -108,6 +111,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             let mut goodbye = Vec::with_capacity(5);
             wire::write::client::terminate(&mut goodbye);
             self.driver.write(conn, &goodbye);
+            self.driver.finish(conn);
+        } else if shaking_hands {
+            // The alert says what we did not like.
             self.driver.finish(conn);
         } else {
             self.driver.abort(conn);

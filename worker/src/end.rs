@@ -158,9 +158,14 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// The client's socket said goodbye. `broken`: nothing that is sent will arrive any more.
-    pub(crate) fn client_ended(&mut self, slot: u32, broken: bool) {
+    pub(crate) fn client_ended(&mut self, slot: u32, error: Option<&std::io::Error>) {
         let Some(client) = self.clients.get(slot as usize) else { return };
-        let conn = client.conn;
+        let (conn, broken) = (client.conn, error.is_some());
+        if let (State::Login(entering), Some(error)) = (&client.state, error)
+            && entering.is_securing()
+        {
+            return self.client_handshake_failed(slot, error);
+        }
         let going = matches!(client.state, State::Closing);
         // One that said goodbye behind its last requests may have closed its side only: it still
         // gets their answers, and if it stands in line for them, its server.
@@ -211,8 +216,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             session::login::Replication::Physical => "yes",
             session::login::Replication::Logical => "database",
         };
+        let tls = self.clients[slot as usize].card.suite.unwrap_or("no");
         let text = format_args!(
-            "login attempt: db={database} user={user} tls=no replication={replication}"
+            "login attempt: db={database} user={user} tls={tls} replication={replication}"
         );
         self.log_client(slot, Level::Log, text);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use auth::{Account, Decoy, Dice, Form, Method, Secret};
-use io::{Address, Driver, Ends, Listener};
+use io::{Address, Buf, Driver, Ends, Listener};
 use pool::{ClientId, PoolId};
 use session::login::{AuthPlan, ClientLogin, Facts, Policy, Proof, Replication, Step};
 use session::{ClientSide, Vars};
@@ -15,6 +15,7 @@ use crate::inquiry::Question;
 use crate::log::Level;
 use crate::mail::{Mail, Party};
 use crate::method::{Learnt, Way};
+use crate::secure::Handshake;
 use crate::slot;
 use crate::worker::{Role, Worker};
 use crate::world::{Errand, World};
@@ -28,9 +29,15 @@ pub(crate) struct Entering {
     pub(crate) way: Option<Way>,
     /// What was asked about it.
     pub(crate) question: Option<Question>,
+    /// It is shaking hands.
+    pub(crate) handshake: Option<Handshake>,
 }
 
 impl Entering {
+    pub(crate) fn is_securing(&self) -> bool {
+        self.handshake.is_some()
+    }
+
     /// What the client said beyond its login.
     pub(crate) fn leftover(&mut self) -> Vec<u8> {
         self.login.leftover()
@@ -77,9 +84,11 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn client_came(&mut self, socket: D::Socket, ends: Ends) {
         let conn = self.driver.adopt(socket);
         self.commons.census().clients += 1;
+        let encryption = self.encryption_for(&ends);
         let card = Card::new(self.commons.socket_id(), ends, self.now, self.world.wall_us());
+        let login = ClientLogin::new(encryption);
         let entering =
-            Box::new(Entering { login: ClientLogin::new(), wish: None, way: None, question: None });
+            Box::new(Entering { login, wish: None, way: None, question: None, handshake: None });
         let entry = slot(self.clients.insert(Client {
             conn,
             reading: true,
@@ -95,10 +104,14 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.set_role(conn, Role::Client(entry));
     }
 
-    pub(crate) fn client_logs_in(&mut self, slot: u32, bytes: &[u8]) {
+    pub(crate) fn client_logs_in(&mut self, slot: u32, bytes: Buf) {
         let State::Login(entering) = &mut self.clients[slot as usize].state else { return };
+        if let Some(handshake) = &entering.handshake {
+            let direct = handshake.direct;
+            return self.client_was_early(slot, direct, bytes);
+        }
         let mut out = Vec::new();
-        let step = entering.login.hear(bytes, &mut out);
+        let step = entering.login.hear(&bytes, &mut out);
         self.login_goes_on(slot, step, out);
     }
 
@@ -116,6 +129,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             out.clear();
             step = match step {
                 Step::More => return,
+                Step::Secure { beginning } => return self.secure_client(slot, beginning),
                 Step::Cancel { pid, key } => return self.cancel_requested(slot, pid, &key),
                 Step::Accept(proof) => return self.proved(slot, proof),
                 Step::Refuse(_) if planted::is("anybody-enters") => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::{Credentials, Derived, Nonce, Secret};
+use auth::{Channel, Credentials, Derived, Nonce, Secret};
 use io::{Buf, Driver, Ends};
 use pool::ServerId;
 use session::login::{Failure, Greeting, Opening, ServerLogin, ServerStep};
@@ -17,7 +17,7 @@ use crate::worker::Worker;
 use crate::world::{Errand, World};
 
 impl<D: Driver, W: World> Worker<D, W> {
-    /// The kernel connected us: introduce ourselves.
+    /// The kernel connected us.
     pub(crate) fn server_connected(&mut self, entry: u32, ends: Box<Ends>) {
         let Some(server) = self.servers.get_mut(entry as usize) else { return };
         if !matches!(server.state, State::Connecting) {
@@ -34,11 +34,20 @@ impl<D: Driver, W: World> Worker<D, W> {
                 format_args!("new connection to server (from {from})"),
             );
         }
+        self.approach_server(entry);
+    }
+
+    /// Nothing stands between us and the server: introduce ourselves.
+    pub(crate) fn introduce(&mut self, entry: u32) {
         let mut nonce = Nonce::default();
         self.world.dice(&mut nonce);
         let server = &self.servers[entry as usize];
         let Some(Some(room)) = self.rooms.get(server.pool.0 as usize) else { return };
         let credentials = self.credentials(room);
+        let channel = match server.suite {
+            Some(_) => Channel::Tls { end_point: server.end_point.clone() },
+            None => Channel::Open,
+        };
         let wish = server.replica.as_deref();
         let parameters = wish.map(|wish| wish.parameters.as_slice()).unwrap_or_default();
         let parameters: Vec<(&[u8], &[u8])> =
@@ -50,7 +59,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             minor: 2,
             parameters: &parameters,
             credentials,
-            channel: auth::Channel::Open,
+            channel,
         };
         let mut out = Vec::new();
         let login = ServerLogin::start(opening, &nonce, &mut out);
@@ -263,7 +272,13 @@ impl<D: Driver, W: World> Worker<D, W> {
                 }
                 self.place_fails(entry, "connect failed");
             }
-            State::Login(_) => self.login_fails(entry, "server conn crashed?", None),
+            State::Asking if error.is_none() => {
+                self.server_not_secured(entry, "server hung up on the request for TLS");
+            }
+            State::Securing => self.server_handshake_failed(entry, error),
+            State::Asking | State::Login(_) => {
+                self.login_fails(entry, "server conn crashed?", None);
+            }
             // A replication client's goodbye went through, and was answered by hanging up.
             State::Ready if server.replica.is_some() && error.is_none() => {
                 self.server_dies(entry, "server connection closed");

@@ -43,6 +43,11 @@ impl Route {
         }
     }
 
+    /// The host that it is at, as the ini has it: a certificate may have to name it.
+    pub(crate) fn host(&self) -> String {
+        self.hosts.get(self.at).map_or_else(String::new, Host::to_string)
+    }
+
     fn arrived(&mut self) {
         self.left.clear();
         self.addresses.clear();

@@ -39,6 +39,10 @@ pub(crate) struct Server {
     pub(crate) port: u16,
     /// How it is found.
     pub(crate) route: Box<Route>,
+    /// Version and cipher suite, where it speaks TLS: `TLSv1.3/TLS_AES_256_GCM_SHA384`.
+    pub(crate) suite: Option<&'static str>,
+    /// `tls-server-end-point` of its certificate, for SCRAM-SHA-256-PLUS.
+    pub(crate) end_point: Option<Box<[u8]>>,
     pub(crate) slot: Slot,
     /// It sent a FATAL error, which its client has been given.
     pub(crate) said_why: bool,
@@ -77,6 +81,10 @@ pub(crate) enum State {
     Connecting,
     /// Nobody answered, for this reason: once the socket is gone, it is dialled at the next place.
     Moving(&'static str),
+    /// Asked whether it speaks TLS; it answers with one byte.
+    Asking,
+    /// In the handshake.
+    Securing,
     Login(Box<ServerLogin>),
     /// Logged in.
     Ready,

@@ -24,12 +24,21 @@ pub struct Site {
     pub tracked: Arc<Tracked>,
     /// Stands in for the secrets of users that do not exist.
     pub decoy: Arc<Decoy>,
+    /// Keys, certificates and whom to trust.
+    pub tls: Tls,
     /// What is new since the one before; empty in the first.
     pub diff: Diff,
     /// Counts the sites, from 1.
     pub generation: u64,
     /// The user the process runs as: it is admin over the unix socket.
     pub uid: u32,
+}
+
+/// TLS, on both sides.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    pub inward: Arc<tls::Inward>,
+    pub outward: Arc<tls::Outward>,
 }
 
 impl Site {

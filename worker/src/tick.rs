@@ -166,7 +166,9 @@ impl<D: Driver, W: World> Worker<D, W> {
                 server::State::Resolving | server::State::Connecting if over(connect) => {
                     late.push((crate::slot(entry), Overdue::Connecting));
                 }
-                server::State::Login(_) if over(connect) => {
+                server::State::Asking | server::State::Securing | server::State::Login(_)
+                    if over(connect) =>
+                {
                     late.push((crate::slot(entry), Overdue::Login));
                 }
                 // A server that does not answer our own question would not answer a client's.

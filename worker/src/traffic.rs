@@ -32,7 +32,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 self.regulate(slot);
             }
             State::Idle => self.client_wants(slot, bytes),
-            State::Login(_) => self.client_logs_in(slot, &bytes),
+            State::Login(_) => self.client_logs_in(slot, bytes),
             State::Console(_) => self.admin_said(slot, &bytes),
             State::Canceling | State::Closing => {}
         }
@@ -197,6 +197,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         match server.state {
             server::State::Ready | server::State::Leaving(_) => self.backward(entry, bytes),
             server::State::Login(_) => self.server_logs_in(entry, &bytes),
+            server::State::Asking => self.server_answered(entry, &bytes),
+            server::State::Securing => self.server_was_early(entry),
             server::State::Resolving
             | server::State::Connecting
             | server::State::Moving(_)

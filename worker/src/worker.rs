@@ -272,7 +272,11 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     fn is_of_server(&self, event: &Done<D::Socket>) -> bool {
-        let (Done::Received { conn, .. } | Done::Ended { conn, .. }) = event else { return false };
+        let (Done::Received { conn, .. } | Done::Ended { conn, .. } | Done::Secured { conn, .. }) =
+            event
+        else {
+            return false;
+        };
         matches!(self.role(*conn), Role::Server(_))
     }
 
@@ -281,8 +285,14 @@ impl<D: Driver, W: World> Worker<D, W> {
             Done::Received { conn, bytes } => match self.role(conn) {
                 Role::Client(slot) => self.client_said(slot, bytes),
                 Role::Server(slot) => self.server_said(slot, bytes),
-                // A server answers a CancelRequest by hanging up, never with words.
-                Role::Canceller(_) | Role::Messenger(_) | Role::Nobody => {}
+                Role::Canceller(slot) => self.canceller_heard(slot, &bytes),
+                Role::Messenger(_) | Role::Nobody => {}
+            },
+            Done::Secured { conn, sealed } => match self.role(conn) {
+                Role::Client(slot) => self.client_secured(slot, *sealed),
+                Role::Server(slot) => self.server_secured(slot, &sealed),
+                Role::Canceller(slot) => self.canceller_secured(slot, &sealed),
+                Role::Messenger(_) | Role::Nobody => {}
             },
             Done::Drained { conn } => match self.role(conn) {
                 Role::Client(slot) => self.client_drained(slot),
@@ -298,7 +308,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Role::Client(_) | Role::Nobody => {}
             },
             Done::Ended { conn, error } => match self.role(conn) {
-                Role::Client(slot) => self.client_ended(slot, error.is_some()),
+                Role::Client(slot) => self.client_ended(slot, error.as_ref()),
                 Role::Server(slot) => self.server_ended(slot, error.as_ref()),
                 Role::Canceller(slot) => self.canceller_ended(slot),
                 Role::Messenger(slot) => self.messenger_ended(slot, error.as_ref()),

@@ -7,6 +7,7 @@ mod detaching;
 mod flow;
 mod listening;
 mod talking;
+mod tls;
 mod torture;
 mod waking;
 mod world;

@@ -9,12 +9,15 @@ use std::time::{Duration, Instant};
 
 use io::{Conn, Driver, Kind, Socket, Tuning};
 
+use crate::tls::{as_client, as_server};
 use crate::world::{Dice, PATIENCE, World, stream, tcp_pair};
 
 const PAIRS: usize = 40;
 
 struct Game {
     worlds: [World; 2],
+    /// Where hands are shaken, if the streams are encrypted.
+    forge: Option<[World; 2]>,
     dice: Dice,
     ends: Vec<End>,
     seed: u64,
@@ -42,14 +45,20 @@ enum Where {
 }
 
 impl Game {
-    fn new(seed: u64, kinds: [Kind; 2]) -> Self {
+    fn new(seed: u64, kinds: [Kind; 2], encrypted: bool) -> Self {
         let mut worlds = kinds.map(World::new);
         for world in &mut worlds {
             let tuning = Tuning { high_water: 60_000, low_water: 5_000, ..Tuning::default() };
             world.driver.tune(&tuning);
         }
-        let mut game =
-            Self { worlds, dice: Dice(seed), ends: Vec::new(), seed, next_stream: seed << 20 };
+        let mut game = Self {
+            worlds,
+            forge: encrypted.then(|| kinds.map(World::new)),
+            dice: Dice(seed),
+            ends: Vec::new(),
+            seed,
+            next_stream: seed << 20,
+        };
         for _ in 0..PAIRS {
             let [one, other] = game.pair();
             game.ends.extend([one, other]);
@@ -64,6 +73,10 @@ impl Game {
         } else {
             let (one, other) = tcp_pair();
             [one.into(), other.into()]
+        };
+        let sockets = match &mut self.forge {
+            Some(forge) => shake_hands(forge, sockets),
+            None => sockets,
         };
         sockets.map(|socket| {
             self.next_stream += 1;
@@ -228,8 +241,36 @@ impl Game {
     }
 }
 
+/// Have both ends speak TLS, and take them out again: their sessions move with them.
+fn shake_hands(forge: &mut [World; 2], sockets: [Socket; 2]) -> [Socket; 2] {
+    let [one, other] = sockets;
+    let conns = [forge[0].adopt(one), forge[1].adopt(other)];
+    forge[0].driver.secure(conns[0], as_server());
+    forge[1].driver.secure(conns[1], as_client());
+    let begun = Instant::now();
+    while forge.iter().zip(conns).any(|(world, conn)| world.said(conn).sealed.is_none()) {
+        assert!(begun.elapsed() < PATIENCE, "no handshake");
+        forge.iter_mut().for_each(|world| world.turn(Duration::from_micros(100)));
+    }
+    for (world, conn) in forge.iter_mut().zip(conns) {
+        world.driver.detach(conn);
+        world.until("detached", |world| !world.detached.is_empty());
+        world.conns.remove(&conn);
+    }
+    [0, 1].map(|at| forge[at].detached.remove(0).1)
+}
+
+#[test]
+fn many_orders_in_any_order_encrypted() {
+    play_all(true, 2500);
+}
+
 #[test]
 fn many_orders_in_any_order() {
+    play_all(false, 5000);
+}
+
+fn play_all(encrypted: bool, steps: usize) {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
     let seeds = seed.map_or(1..=6, |seed| seed..=seed);
     for seed in seeds {
@@ -239,8 +280,8 @@ fn many_orders_in_any_order() {
             [Kind::IoUring, Kind::Readiness],
         ] {
             println!("seed {seed}, {kinds:?}");
-            let mut game = Game::new(seed, kinds);
-            for _ in 0..5000 {
+            let mut game = Game::new(seed, kinds, encrypted);
+            for _ in 0..steps {
                 game.step();
             }
             game.end();

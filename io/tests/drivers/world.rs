@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use io::{AnyDriver, Buf, Conn, Done, Driver, Ends, Kind, Listener, Socket};
+use io::{AnyDriver, Buf, Conn, Done, Driver, Ends, Kind, Listener, Sealed, Socket};
 
 /// Nothing in these stories takes this long, unless it takes for ever.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -49,6 +49,7 @@ pub(crate) struct Said {
     pub(crate) bytes: Vec<u8>,
     pub(crate) count: usize,
     pub(crate) connected: Option<Ends>,
+    pub(crate) sealed: Option<Sealed>,
     pub(crate) ended: Option<Option<ErrorKind>>,
     pub(crate) drained: usize,
     pub(crate) closed: bool,
@@ -128,12 +129,21 @@ impl World {
                 let said = self.alive(conn);
                 assert!(said.connected.replace(*ends).is_none(), "connected twice");
             }
+            Done::Secured { conn, sealed } => {
+                let said = self.alive(conn);
+                assert!(
+                    said.bytes.is_empty() && said.ended.is_none(),
+                    "bytes before the handshake"
+                );
+                assert!(said.sealed.replace(*sealed).is_none(), "secured twice");
+            }
             Done::Received { conn, bytes } => self.note_bytes(conn, bytes),
             Done::Drained { conn } => self.alive(conn).drained += 1,
             Done::Ended { conn, error } => {
                 let said = self.alive(conn);
+                let broken = error.is_some();
                 let before = said.ended.replace(error.map(|error| error.kind()));
-                assert!(before.is_none(), "ended twice");
+                assert!(before.is_none() || before == Some(None) && broken, "ended twice");
             }
             Done::Closed { conn } => self.alive(conn).closed = true,
             Done::Detached { conn, socket } => {

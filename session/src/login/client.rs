@@ -31,11 +31,27 @@ const DATABASE_LEN_MAX: usize = 63;
 pub struct ClientLogin {
     inbox: Inbox,
     state: State,
+    encryption: Encryption,
+}
+
+/// What a client gets that asks for TLS.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Encryption {
+    /// It does not get it.
+    #[default]
+    Denied,
+    Offered,
+    /// And one that does not ask is turned away.
+    Required,
+    /// It has it already.
+    Done,
 }
 
 enum State {
     /// The first packet is awaited, or the next after a refused encryption.
     Opening(Asked),
+    /// The worker has a TLS handshake made.
+    Securing(Asked),
     /// The worker looks up who this is.
     Admission { user: Vec<u8> },
     /// A password message is awaited.
@@ -46,7 +62,7 @@ enum State {
     Over,
 }
 
-/// Encryption that was asked for and denied; each may be asked for once.
+/// Encryption that was asked for; each may be asked for once.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     tls: bool,
@@ -55,8 +71,17 @@ struct Asked {
 
 impl ClientLogin {
     #[must_use]
-    pub fn new() -> Self {
-        Self { inbox: Inbox::default(), state: State::Opening(Asked::default()) }
+    pub fn new(encryption: Encryption) -> Self {
+        let state = State::Opening(Asked::default());
+        Self { inbox: Inbox::default(), state, encryption }
+    }
+
+    /// The handshake of [`Step::Secure`] is over: what is heard from now on came encrypted.
+    pub fn secured(&mut self) {
+        if let State::Securing(asked) = self.state {
+            self.encryption = Encryption::Done;
+            self.state = State::Opening(Asked { tls: true, ..asked });
+        }
     }
 
     /// Bytes from the client.
@@ -107,6 +132,10 @@ impl ClientLogin {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Opening(asked) => self.opening(asked, out),
             State::Answer(auth) => self.answer(auth, out),
+            // Nobody speaks before he has shaken hands.
+            State::Securing(_) => {
+                Step::Refuse(Refusal::new("unencrypted bytes after a request for encryption"))
+            }
             waiting @ (State::Admission { .. } | State::Deriving(_) | State::Over) => {
                 self.state = waiting;
                 Step::More
@@ -117,6 +146,10 @@ impl ClientLogin {
     fn opening(&mut self, asked: Asked, out: &mut Vec<u8>) -> Step {
         let rest = self.inbox.rest();
         if rest.first() == Some(&TLS_HANDSHAKE) {
+            if self.encryption.is_given() && !asked.tls && !asked.gss {
+                self.state = State::Securing(asked);
+                return Step::Secure { beginning: Some(self.inbox.take_rest()) };
+            }
             // Not a word of ours would be understood.
             return Step::Refuse(Refusal::new("TLS handshake, but TLS is not enabled"));
         }
@@ -134,15 +167,18 @@ impl ClientLogin {
         };
         match Startup::read(packet) {
             Ok(Startup::SslRequest) if !asked.tls => {
-                self.deny_encryption(Asked { tls: true, ..asked }, out)
+                self.answer_request(Asked { tls: true, ..asked }, self.encryption.is_given(), out)
             }
             Ok(Startup::GssEncRequest) if !asked.gss => {
-                self.deny_encryption(Asked { gss: true, ..asked }, out)
+                self.answer_request(Asked { gss: true, ..asked }, false, out)
             }
             Ok(Startup::SslRequest | Startup::GssEncRequest) => {
                 self.refuse(Refusal::new("encryption was asked for twice"), out)
             }
             Ok(Startup::CancelRequest { pid, key }) => Step::Cancel { pid, key: key.to_vec() },
+            Ok(Startup::V3 { .. }) if self.encryption == Encryption::Required => {
+                self.refuse(Refusal::new("SSL required"), out)
+            }
             Ok(Startup::V3 { minor, parameters }) => match Facts::read(minor, parameters, out) {
                 Ok(facts) => {
                     self.state = State::Admission { user: facts.user.clone() };
@@ -161,12 +197,17 @@ impl ClientLogin {
         }
     }
 
-    /// Says no to TLS or GSS. Whatever already lies behind the request was sent by somebody who
-    /// did not wait for the answer, perhaps to have it taken for something that came encrypted.
-    fn deny_encryption(&mut self, asked: Asked, out: &mut Vec<u8>) -> Step {
+    /// Says yes or no to TLS or GSS. Whatever already lies behind the request was sent by somebody
+    /// who did not wait for the answer, perhaps to have it taken for something that came encrypted.
+    fn answer_request(&mut self, asked: Asked, yes: bool, out: &mut Vec<u8>) -> Step {
         if !self.inbox.rest().is_empty() {
             let refusal = Refusal::new("unencrypted bytes after a request for encryption");
             return self.refuse(refusal, out);
+        }
+        if yes {
+            out.push(b'S');
+            self.state = State::Securing(asked);
+            return Step::Secure { beginning: None };
         }
         out.push(b'N');
         self.state = State::Opening(asked);
@@ -248,9 +289,9 @@ impl ClientLogin {
     }
 }
 
-impl Default for ClientLogin {
-    fn default() -> Self {
-        Self::new()
+impl Encryption {
+    fn is_given(self) -> bool {
+        matches!(self, Self::Offered | Self::Required)
     }
 }
 
@@ -265,6 +306,10 @@ impl std::fmt::Debug for ClientLogin {
 pub enum Step {
     /// Wait for more bytes.
     More,
+    /// Have a TLS handshake made, once `out` has been sent, then say [`ClientLogin::secured`].
+    /// `beginning`: the client began it without asking, and these are its first bytes; then it has
+    /// to name the protocol by ALPN.
+    Secure { beginning: Option<Vec<u8>> },
     /// This connection only wants to cancel what another does. It gets no answer.
     Cancel { pid: u32, key: Vec<u8> },
     /// Look up who this is, then [`ClientLogin::admit`] it, or say [`fatal`] and close.

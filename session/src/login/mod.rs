@@ -9,8 +9,8 @@ mod server;
 mod tests;
 
 pub use client::{
-    AuthPlan, ClientLogin, Facts, MESSAGE_MAX, MINOR_MAX, Proof, Refusal, Replication, Step, fatal,
-    key_len, welcome,
+    AuthPlan, ClientLogin, Encryption, Facts, MESSAGE_MAX, MINOR_MAX, Proof, Refusal, Replication,
+    Step, fatal, key_len, welcome,
 };
 pub use options::{BadOptions, Setting, options};
 pub use policy::{Policy, TRACKED, Unsupported};

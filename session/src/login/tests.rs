@@ -70,7 +70,7 @@ fn fatal_fields(text: &str) -> Vec<(char, String)> {
 fn log_in(plan: AuthPlan, opening: Opening<'_>, size: usize) -> (Step, ServerStep) {
     let (mut up, mut down) = (Vec::new(), Vec::new());
     let mut server = ServerLogin::start(opening, &[1; 18], &mut up);
-    let mut client = ClientLogin::new();
+    let mut client = ClientLogin::new(Encryption::Denied);
     let (mut plan, mut client_end) = (Some(plan), None);
     let (mut to_client, mut to_server) = (VecDeque::from(up), VecDeque::new());
     for _ in 0..2_000_000 {
@@ -86,6 +86,7 @@ fn log_in(plan: AuthPlan, opening: Opening<'_>, size: usize) -> (Step, ServerSte
                 }
                 Step::Derive(job) => client.derived(&job.run(), &mut out),
                 Step::More => break,
+                Step::Secure { .. } => panic!("no TLS was offered"),
                 end => break client_end = client_end.or(Some(end)),
             }
         }
@@ -178,7 +179,7 @@ fn untagged(code: u32, rest: &[u8]) -> Vec<u8> {
 /// What a fresh login says to `bytes`, all at once and one by one.
 fn first(bytes: &[u8]) -> (Step, Vec<u8>) {
     let mut out = vec![];
-    let step = ClientLogin::new().hear(bytes, &mut out);
+    let step = ClientLogin::new(Encryption::Denied).hear(bytes, &mut out);
     (step, out)
 }
 
@@ -188,7 +189,7 @@ fn refused(bytes: &[u8], text: &str) {
     assert_eq!(refusal.text, text);
     assert_eq!(error(&out), fatal_fields(text));
 
-    let (mut login, mut out) = (ClientLogin::new(), vec![]);
+    let (mut login, mut out) = (ClientLogin::new(Encryption::Denied), vec![]);
     let end = bytes.iter().map(|byte| login.hear(&[*byte], &mut out));
     let Some(Step::Refuse(slow)) = end.into_iter().find(|step| !matches!(step, Step::More)) else {
         panic!("{bytes:?} one by one")
@@ -210,7 +211,7 @@ fn encryption_is_denied_once_each() {
     let (ssl, gss) = (untagged(wire::SSL_CODE, b""), untagged(wire::GSS_CODE, b""));
     let ann = startup(0, &[(b"user", b"ann")]);
     for requests in [vec![], vec![&ssl], vec![&gss], vec![&gss, &ssl], vec![&ssl, &gss]] {
-        let (mut login, mut out) = (ClientLogin::new(), vec![]);
+        let (mut login, mut out) = (ClientLogin::new(Encryption::Denied), vec![]);
         for request in &requests {
             assert!(matches!(login.hear(request, &mut out), Step::More));
         }
@@ -218,7 +219,7 @@ fn encryption_is_denied_once_each() {
         assert!(matches!(login.hear(&ann, &mut out), Step::Startup(_)));
     }
     for twice in [&ssl, &gss] {
-        let (mut login, mut out) = (ClientLogin::new(), vec![]);
+        let (mut login, mut out) = (ClientLogin::new(Encryption::Denied), vec![]);
         assert!(matches!(login.hear(twice, &mut out), Step::More));
         assert!(matches!(login.hear(twice, &mut out), Step::Refuse(_)));
     }
@@ -234,6 +235,63 @@ fn bytes_behind_a_request_for_encryption_are_refused() {
             assert_eq!(out[0], b'E', "and no N before");
         }
     }
+}
+
+/// What a login with TLS on offer makes of `bytes`.
+fn first_offered(encryption: Encryption, bytes: &[u8]) -> (ClientLogin, Step, Vec<u8>) {
+    let (mut login, mut out) = (ClientLogin::new(encryption), vec![]);
+    let step = login.hear(bytes, &mut out);
+    (login, step, out)
+}
+
+#[test]
+fn tls_is_said_yes_to_once() {
+    let request = untagged(wire::SSL_CODE, b"");
+    let (mut login, step, mut out) = first_offered(Encryption::Offered, &request);
+    assert!(matches!(step, Step::Secure { beginning: None }), "{step:?}");
+    assert_eq!(out, b"S");
+    login.secured();
+    out.clear();
+    let step = login.hear(&request, &mut out);
+    assert!(matches!(step, Step::Refuse(_)), "{step:?}: TLS within TLS");
+}
+
+/// CVE-2021-3935: what came before the handshake must not count as encrypted.
+#[test]
+fn plain_bytes_do_not_pass_for_encrypted_ones() {
+    let request = untagged(wire::SSL_CODE, b"");
+    let tail = startup(0, &[(b"user", b"ann")]);
+    let (_, step, out) = first_offered(Encryption::Offered, &[&request[..], &tail].concat());
+    assert!(matches!(step, Step::Refuse(_)), "{step:?}");
+    assert_eq!(out[0], b'E', "and no S before");
+
+    let (mut login, _, mut out) = first_offered(Encryption::Offered, &request);
+    out.clear();
+    let step = login.hear(&tail, &mut out);
+    assert!(matches!(step, Step::Refuse(_)), "{step:?}");
+    assert_eq!(out, b"", "nobody there understands a word");
+}
+
+#[test]
+fn tls_may_begin_without_asking() {
+    let hello = b"\x16\x03\x01\x02\0\x01";
+    let (mut login, step, out) = first_offered(Encryption::Offered, hello);
+    assert!(matches!(step, Step::Secure { beginning: Some(bytes) } if bytes == hello));
+    assert_eq!(out, b"");
+    login.secured();
+    let step = login.hear(hello, &mut vec![]);
+    assert!(matches!(step, Step::Refuse(_)), "{step:?}: TLS within TLS");
+}
+
+#[test]
+fn who_must_have_tls_and_does_not_ask_is_told() {
+    let hello = startup(0, &[(b"user", b"ann")]);
+    let (_, step, out) = first_offered(Encryption::Required, &hello);
+    assert!(matches!(step, Step::Refuse(refusal) if refusal.text == "SSL required"));
+    assert_eq!(out[0], b'E');
+    let cancel = untagged(wire::CANCEL_CODE, &[0, 0, 0, 9, 1, 1, 1, 1]);
+    let (_, step, _) = first_offered(Encryption::Required, &cancel);
+    assert!(matches!(step, Step::Cancel { .. }), "old clients cancel in the clear: {step:?}");
 }
 
 #[test]
@@ -399,7 +457,7 @@ fn replication_is_read_as_postgres_reads_it() {
 
 /// A login that has asked for something by `method`.
 fn asked(method: Method) -> ClientLogin {
-    let (mut login, mut out) = (ClientLogin::new(), vec![]);
+    let (mut login, mut out) = (ClientLogin::new(Encryption::Denied), vec![]);
     login.hear(&startup(0, &[(b"user", b"ann")]), &mut out);
     assert!(matches!(login.admit(plan(method, PLAIN), &decoy(), &mut out), Step::More));
     assert_eq!(tags(&out), "R");
@@ -438,7 +496,7 @@ fn every_message_in_every_state_is_refused_cleanly() {
 #[test]
 fn an_early_message_waits() {
     for (early, want) in [(&b"p\0\0\0\x0bpencil\0"[..], true), (b"Q\0\0\0\x05\0", false)] {
-        let (mut login, mut out) = (ClientLogin::new(), vec![]);
+        let (mut login, mut out) = (ClientLogin::new(Encryption::Denied), vec![]);
         let packet = [&startup(0, &[(b"user", b"ann")]), early, b"S\0\0\0\x04"].concat();
         assert!(matches!(login.hear(&packet, &mut out), Step::Startup(_)));
         assert!(matches!(login.hear(b"", &mut out), Step::More));
@@ -458,7 +516,7 @@ fn long_passwords_fit() {
     let mut packet = vec![];
     write::client::password(&mut packet, &password);
     for size in [1, 4096, usize::MAX] {
-        let (mut login, mut out) = (ClientLogin::new(), vec![]);
+        let (mut login, mut out) = (ClientLogin::new(Encryption::Denied), vec![]);
         login.hear(&startup(0, &[(b"user", b"ann")]), &mut out);
         let _ = login.admit(plan(Method::Plain, &password), &decoy(), &mut out);
         let steps: Vec<_> = packet
@@ -477,7 +535,7 @@ fn long_passwords_fit() {
 /// Whoever floods a login that is waiting for us is turned away, not stored.
 #[test]
 fn a_flood_is_not_kept() {
-    let (mut login, mut out) = (ClientLogin::new(), vec![]);
+    let (mut login, mut out) = (ClientLogin::new(Encryption::Denied), vec![]);
     login.hear(&startup(0, &[(b"user", b"ann")]), &mut out);
     let flood = vec![0; 65_536];
     let end = (0..10).map(|_| login.hear(&flood, &mut out)).find(|s| !matches!(s, Step::More));

@@ -372,7 +372,13 @@ impl Howdah {
     /// A session on the console, with all rights.
     #[must_use]
     pub fn admin(&self) -> Raw {
-        self.login("boss", PASSWORD, "pgbouncer").enter()
+        // Who demands TLS does so over TCP only.
+        let mode = self.setup.settings.get("client_tls_sslmode").map(String::as_str);
+        let address = match mode {
+            Some("require" | "verify-ca" | "verify-full") => self.socket(),
+            _ => self.address(),
+        };
+        Login::new(address, "boss", PASSWORD, "pgbouncer").enter()
     }
 
     /// One command on the console.

@@ -4,6 +4,7 @@
 //! cannot be made to do), a pooler in front of it, and speaks the protocol over sockets. `HOWDAH_TEST_BINARY` names the
 //! pooler under test; PgBouncer will do wherever it has the feature.
 
+pub mod certificates;
 pub mod dns;
 pub mod fake;
 pub mod howdah;
@@ -15,6 +16,7 @@ pub mod raw;
 pub mod reaper;
 pub mod reply;
 pub mod say;
+pub mod sealed;
 pub mod slapd;
 pub mod world;
 

@@ -20,6 +20,8 @@ pub struct Login {
     pub database: String,
     pub minor: u16,
     pub parameters: Vec<(String, String)>,
+    /// Whether to ask for TLS.
+    pub encrypted: bool,
 }
 
 /// The door stayed shut.
@@ -45,12 +47,26 @@ impl Login {
     #[must_use]
     pub fn new(address: Address, user: &str, password: &str, database: &str) -> Self {
         let (user, password, database) = (user.into(), password.into(), database.into());
-        Self { address, user, password, database, minor: 0, parameters: Vec::new() }
+        Self {
+            address,
+            user,
+            password,
+            database,
+            minor: 0,
+            parameters: Vec::new(),
+            encrypted: false,
+        }
     }
 
     #[must_use]
     pub fn parameter(mut self, name: &str, value: &str) -> Self {
         self.parameters.push((name.into(), value.into()));
+        self
+    }
+
+    #[must_use]
+    pub fn encrypted(mut self) -> Self {
+        self.encrypted = true;
         self
     }
 
@@ -100,6 +116,9 @@ impl Login {
                 return Err(Refused(Reply(vec![Message { tag: b'E', body }])));
             }
         };
+        if self.encrypted {
+            raw = raw.encrypted();
+        }
         raw.send(&self.startup());
         self.answer(&mut raw)?;
         Ok(raw)

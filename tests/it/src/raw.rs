@@ -10,6 +10,7 @@ use rustix::net::sockopt::set_socket_linger;
 use crate::place::Address;
 use crate::reply::{Fields, Message, Reply};
 use crate::say;
+use crate::sealed::{self, Sealed};
 use crate::world::Dice;
 
 /// The longest a test waits for something that should come at once. Generous: the machine may be busy.
@@ -18,6 +19,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<Sealed>),
 }
 
 /// One connection.
@@ -71,6 +73,64 @@ impl Raw {
         Ok(Self { stream, address, inbox: Vec::new(), read: 0, key: None, welcome })
     }
 
+    /// Asks for TLS, and goes on in it.
+    ///
+    /// # Panics
+    /// When it does not get it.
+    #[must_use]
+    pub fn encrypted(mut self) -> Self {
+        self.send(&[8_u32.to_be_bytes(), 80_877_103_u32.to_be_bytes()].concat());
+        let answer = self.swallow(1, PATIENCE);
+        assert_eq!(answer, b"S", "no TLS");
+        let Stream::Tcp(stream) = self.stream else { panic!("TLS is for TCP") };
+        Self { stream: Stream::Tls(Box::new(sealed::over(stream))), ..self }
+    }
+
+    /// Another connection, on which nothing was said, with this one's key: for a cancel from another thread.
+    ///
+    /// # Panics
+    /// When nobody listens.
+    #[must_use]
+    pub fn canceller(&self) -> Self {
+        let mut other = Self::open(&self.address).expect("the server listens");
+        if matches!(self.stream, Stream::Tls(_)) {
+            other = other.encrypted();
+        }
+        other.key.clone_from(&self.key);
+        other
+    }
+
+    /// Sends and hears at the same time, and waits for neither, up to so many ReadyForQuery. Over TLS only.
+    ///
+    /// # Panics
+    /// As [`Self::until_readies`].
+    pub fn ask_at_once(&mut self, mut bytes: &[u8], readies: usize) -> Reply {
+        let deadline = Instant::now() + 6 * PATIENCE;
+        while !bytes.is_empty() {
+            let Stream::Tls(stream) = &mut self.stream else { panic!("over TLS only") };
+            stream.sock.set_nonblocking(true).expect("a socket");
+            assert!(Instant::now() < deadline, "{} bytes are not taken", bytes.len());
+            let piece = bytes.len().min(16_384);
+            if !stream.conn.wants_write() {
+                let taken = stream.conn.writer().write(&bytes[..piece]).expect("a buffer");
+                bytes = &bytes[taken..];
+            }
+            let _full = stream.conn.write_tls(&mut stream.sock);
+            if stream.conn.read_tls(&mut stream.sock).is_ok() {
+                stream.conn.process_new_packets().expect("sound records");
+            }
+            let mut some = [0; 65_536];
+            while let Ok(count @ 1..) = stream.conn.reader().read(&mut some) {
+                self.inbox.extend_from_slice(&some[..count]);
+            }
+        }
+        if let Stream::Tls(stream) = &mut self.stream {
+            stream.sock.set_nonblocking(false).expect("a socket");
+            stream.flush().expect("the peer listens");
+        }
+        self.until_readies(readies)
+    }
+
     /// Sends all of it. That the peer has gone is not the test's failure here: it is heard as `Closed`.
     pub fn send(&mut self, bytes: &[u8]) {
         let _gone = self.try_send(bytes);
@@ -82,6 +142,7 @@ impl Raw {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes),
             Stream::Unix(stream) => stream.write_all(bytes),
+            Stream::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
         }
     }
 
@@ -133,6 +194,10 @@ impl Raw {
             }
             Stream::Unix(stream) => {
                 stream.set_read_timeout(patience)?;
+                stream.read(&mut buffer)?
+            }
+            Stream::Tls(stream) => {
+                stream.sock.set_read_timeout(patience)?;
                 stream.read(&mut buffer)?
             }
         };
@@ -305,6 +370,9 @@ impl Raw {
     pub fn cancel_begin(&self) -> Self {
         let key = self.key.as_ref().expect("a BackendKeyData");
         let mut messenger = Self::open(&self.address).expect("the server listens");
+        if matches!(self.stream, Stream::Tls(_)) {
+            messenger = messenger.encrypted();
+        }
         messenger.send(&say::cancel(key));
         messenger
     }
@@ -319,6 +387,7 @@ impl Raw {
         let _gone = match &self.stream {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Tls(stream) => stream.sock.shutdown(Shutdown::Write),
         };
     }
 
@@ -331,6 +400,7 @@ impl Raw {
         let stream = match &self.stream {
             Stream::Tcp(stream) => Stream::Tcp(stream.try_clone().expect("a descriptor")),
             Stream::Unix(stream) => Stream::Unix(stream.try_clone().expect("a descriptor")),
+            Stream::Tls(_) => panic!("a TLS session has one owner"),
         };
         let (address, welcome) = (self.address.clone(), Reply::default());
         Self { stream, address, inbox: Vec::new(), read: 0, key: None, welcome }

@@ -36,6 +36,7 @@ mod sockets;
 mod startup;
 mod systemd;
 mod timers;
+mod tls;
 mod views;
 mod vouching;
 mod workers;

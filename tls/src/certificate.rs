@@ -1,0 +1,219 @@
+//! What a certificate says: names, and the hash that binds a login to it.
+
+use std::net::IpAddr;
+
+use rustls::pki_types::ServerName;
+use sha2::{Digest, Sha256, Sha384, Sha512};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::x509::X509Name;
+
+/// Who a peer with a verified certificate is.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Peer {
+    /// The common name of its subject. `None` where it has none, or one with a zero byte in it.
+    pub cn: Option<String>,
+    /// The whole subject as RFC 2253 writes it: `CN=app,O=Shop`.
+    pub dn: String,
+}
+
+impl Peer {
+    /// From a certificate in DER. `None` if it is none.
+    #[must_use]
+    pub fn read(der: &[u8]) -> Option<Self> {
+        let certificate = parse(der)?;
+        let subject = certificate.subject();
+        Some(Self { cn: common_name(subject), dn: distinguished_name(subject) })
+    }
+}
+
+/// `tls-server-end-point` of RFC 5929: what SCRAM-SHA-256-PLUS binds a login to. `None` where the
+/// signature of the certificate names no hash (Ed25519): then there is no such binding.
+#[must_use]
+pub fn end_point(der: &[u8]) -> Option<Vec<u8>> {
+    let certificate = parse(der)?;
+    let algorithm = &certificate.signature_algorithm;
+    match algorithm.algorithm.to_id_string().as_str() {
+        // MD5 and SHA-1 are replaced by SHA-256.
+        "1.2.840.113549.1.1.4"
+        | "1.2.840.113549.1.1.5"
+        | "1.2.840.10045.4.1"
+        | "1.2.840.113549.1.1.11"
+        | "1.2.840.10045.4.3.2" => Some(Sha256::digest(der).to_vec()),
+        "1.2.840.113549.1.1.12" | "1.2.840.10045.4.3.3" => Some(Sha384::digest(der).to_vec()),
+        "1.2.840.113549.1.1.13" | "1.2.840.10045.4.3.4" => Some(Sha512::digest(der).to_vec()),
+        _ => None,
+    }
+}
+
+/// `host` as a handshake names it. A name that no certificate could have is an address that none has.
+#[must_use]
+pub fn server_name(host: &str) -> ServerName<'static> {
+    let bare = host.strip_suffix('.').unwrap_or(host);
+    ServerName::try_from(bare.to_owned())
+        .unwrap_or_else(|_| ServerName::from(IpAddr::from([0, 0, 0, 0])))
+}
+
+pub(crate) fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
+    match X509Certificate::from_der(der) {
+        Ok(([], certificate)) => Some(certificate),
+        _ => None,
+    }
+}
+
+/// Whether `certificate` was made out to `name`: as libpq sees it, by its alternative names, and
+/// where it has none of the right kind, by its common name.
+pub(crate) fn is_for(certificate: &X509Certificate<'_>, name: &ServerName<'_>) -> bool {
+    let Ok(extension) = certificate.subject_alternative_name() else { return false };
+    let names = extension.map(|extension| extension.value.general_names.as_slice());
+    let names = names.unwrap_or_default();
+    let text = match name {
+        ServerName::DnsName(name) => name.as_ref().to_owned(),
+        ServerName::IpAddress(ip) => IpAddr::from(*ip).to_string(),
+        _ => return false,
+    };
+    let ip = match name {
+        ServerName::IpAddress(ip) => Some(IpAddr::from(*ip)),
+        _ => None,
+    };
+    let matches = |known: &GeneralName<'_>| match known {
+        GeneralName::DNSName(pattern) => pattern_matches(pattern, &text),
+        GeneralName::IPAddress(bytes) => ip.is_some_and(|ip| same_address(bytes, ip)),
+        _ => false,
+    };
+    if names.iter().any(matches) {
+        return true;
+    }
+    let same_kind = |known: &GeneralName<'_>| match known {
+        GeneralName::DNSName(_) => ip.is_none(),
+        GeneralName::IPAddress(_) => ip.is_some(),
+        _ => false,
+    };
+    !names.iter().any(same_kind)
+        && common_name(certificate.subject()).is_some_and(|cn| pattern_matches(&cn, &text))
+}
+
+fn same_address(bytes: &[u8], ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => bytes == ip.octets(),
+        IpAddr::V6(ip) => bytes == ip.octets(),
+    }
+}
+
+/// `*.` at the beginning stands for exactly one label.
+fn pattern_matches(pattern: &str, name: &str) -> bool {
+    if pattern.eq_ignore_ascii_case(name) {
+        return !pattern.is_empty();
+    }
+    let Some(domain) = pattern.strip_prefix("*.") else { return false };
+    // Nobody may own a whole top level, nor all addresses that end in `.1`.
+    if !domain.contains('.') || name.parse::<IpAddr>().is_ok() {
+        return false;
+    }
+    name.split_once('.')
+        .is_some_and(|(first, rest)| !first.is_empty() && rest.eq_ignore_ascii_case(domain))
+}
+
+fn common_name(subject: &X509Name<'_>) -> Option<String> {
+    let name = subject.iter_common_name().next()?.as_str().ok()?;
+    (!name.is_empty() && !name.contains('\0')).then(|| name.to_owned())
+}
+
+fn distinguished_name(subject: &X509Name<'_>) -> String {
+    let part = |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| {
+        let id = attribute.attr_type().to_id_string();
+        let name = ATTRIBUTES.iter().find(|(known, _)| *known == id);
+        let name = name.map_or(id.as_str(), |(_, name)| name).to_owned();
+        let value = match attribute.as_str() {
+            Ok(text) => escaped(text),
+            Err(_) => {
+                let hex = attribute.as_slice().iter().map(|byte| format!("{byte:02X}"));
+                format!("#{}", hex.collect::<String>())
+            }
+        };
+        format!("{name}={value}")
+    };
+    let mut parts: Vec<String> =
+        subject.iter_rdn().map(|rdn| rdn.iter().map(part).collect::<Vec<_>>().join("+")).collect();
+    parts.reverse();
+    parts.join(",")
+}
+
+/// Types of attributes that have a short name.
+const ATTRIBUTES: &[(&str, &str)] = &[
+    ("2.5.4.3", "CN"),
+    ("2.5.4.4", "SN"),
+    ("2.5.4.5", "serialNumber"),
+    ("2.5.4.6", "C"),
+    ("2.5.4.7", "L"),
+    ("2.5.4.8", "ST"),
+    ("2.5.4.9", "street"),
+    ("2.5.4.10", "O"),
+    ("2.5.4.11", "OU"),
+    ("2.5.4.12", "title"),
+    ("2.5.4.42", "GN"),
+    ("2.5.4.46", "dnQualifier"),
+    ("0.9.2342.19200300.100.1.1", "UID"),
+    ("0.9.2342.19200300.100.1.25", "DC"),
+    ("1.2.840.113549.1.9.1", "emailAddress"),
+];
+
+/// As RFC 2253 has it.
+fn escaped(text: &str) -> String {
+    let last = text.chars().count().saturating_sub(1);
+    let mut out = String::new();
+    for (at, letter) in text.chars().enumerate() {
+        match letter {
+            ',' | '+' | '"' | '\\' | '<' | '>' | ';' => out.extend(['\\', letter]),
+            '#' if at == 0 => out.push_str("\\#"),
+            ' ' if at == 0 || at == last => out.push_str("\\ "),
+            letter if letter.is_ascii_control() => out += &format!("\\{:02X}", u32::from(letter)),
+            letter if letter.is_ascii() => out.push(letter),
+            letter => {
+                let mut bytes = [0; 4];
+                for byte in letter.encode_utf8(&mut bytes).bytes() {
+                    out += &format!("\\{byte:02X}");
+                }
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_is_one_label() {
+        for (pattern, name, want) in [
+            ("db.example.com", "DB.example.com", true),
+            ("*.example.com", "db.example.com", true),
+            ("*.example.com", "a.db.example.com", false),
+            ("*.example.com", "example.com", false),
+            ("*.example.com", ".example.com", false),
+            ("*.com", "example.com", false),
+            ("*", "example", false),
+            ("d*.example.com", "db.example.com", false),
+            ("*.0.0.1", "127.0.0.1", false),
+            ("", "", false),
+        ] {
+            assert_eq!(pattern_matches(pattern, name), want, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn what_rfc_2253_escapes_is_escaped() {
+        assert_eq!(escaped("a,b+c"), "a\\,b\\+c");
+        assert_eq!(escaped(" a "), "\\ a\\ ");
+        assert_eq!(escaped("#x"), "\\#x");
+        assert_eq!(escaped("é"), "\\C3\\A9");
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_is_nobodys() {
+        assert_eq!(server_name("bad name"), ServerName::from(IpAddr::from([0, 0, 0, 0])));
+        assert_eq!(server_name("db."), server_name("db"));
+        assert!(matches!(server_name("my_db"), ServerName::DnsName(_)));
+        assert!(matches!(server_name("::1"), ServerName::IpAddress(_)));
+    }
+}
