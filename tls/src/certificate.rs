@@ -7,25 +7,6 @@ use sha2::{Digest, Sha256, Sha384, Sha512};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use x509_parser::x509::X509Name;
 
-/// Who a peer with a verified certificate is.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Peer {
-    /// The common name of its subject. `None` where it has none, or one with a zero byte in it.
-    pub cn: Option<String>,
-    /// The whole subject as RFC 2253 writes it: `CN=app,O=Shop`.
-    pub dn: String,
-}
-
-impl Peer {
-    /// From a certificate in DER. `None` if it is none.
-    #[must_use]
-    pub fn read(der: &[u8]) -> Option<Self> {
-        let certificate = parse(der)?;
-        let subject = certificate.subject();
-        Some(Self { cn: common_name(subject), dn: distinguished_name(subject) })
-    }
-}
-
 /// `tls-server-end-point` of RFC 5929: what SCRAM-SHA-256-PLUS binds a login to. `None` where the
 /// signature of the certificate names no hash (Ed25519): then there is no such binding.
 #[must_use]
@@ -118,67 +99,6 @@ fn common_name(subject: &X509Name<'_>) -> Option<String> {
     (!name.is_empty() && !name.contains('\0')).then(|| name.to_owned())
 }
 
-fn distinguished_name(subject: &X509Name<'_>) -> String {
-    let part = |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| {
-        let id = attribute.attr_type().to_id_string();
-        let name = ATTRIBUTES.iter().find(|(known, _)| *known == id);
-        let name = name.map_or(id.as_str(), |(_, name)| name).to_owned();
-        let value = match attribute.as_str() {
-            Ok(text) => escaped(text),
-            Err(_) => {
-                let hex = attribute.as_slice().iter().map(|byte| format!("{byte:02X}"));
-                format!("#{}", hex.collect::<String>())
-            }
-        };
-        format!("{name}={value}")
-    };
-    let mut parts: Vec<String> =
-        subject.iter_rdn().map(|rdn| rdn.iter().map(part).collect::<Vec<_>>().join("+")).collect();
-    parts.reverse();
-    parts.join(",")
-}
-
-/// Types of attributes that have a short name.
-const ATTRIBUTES: &[(&str, &str)] = &[
-    ("2.5.4.3", "CN"),
-    ("2.5.4.4", "SN"),
-    ("2.5.4.5", "serialNumber"),
-    ("2.5.4.6", "C"),
-    ("2.5.4.7", "L"),
-    ("2.5.4.8", "ST"),
-    ("2.5.4.9", "street"),
-    ("2.5.4.10", "O"),
-    ("2.5.4.11", "OU"),
-    ("2.5.4.12", "title"),
-    ("2.5.4.42", "GN"),
-    ("2.5.4.46", "dnQualifier"),
-    ("0.9.2342.19200300.100.1.1", "UID"),
-    ("0.9.2342.19200300.100.1.25", "DC"),
-    ("1.2.840.113549.1.9.1", "emailAddress"),
-];
-
-/// As RFC 2253 has it.
-fn escaped(text: &str) -> String {
-    let last = text.chars().count().saturating_sub(1);
-    let mut out = String::new();
-    for (at, letter) in text.chars().enumerate() {
-        match letter {
-            ',' | '+' | '"' | '\\' | '<' | '>' | ';' => out.extend(['\\', letter]),
-            '#' if at == 0 => out.push_str("\\#"),
-            ' ' if at == 0 || at == last => out.push_str("\\ "),
-            letter if letter.is_ascii_control() => out += &format!("\\{:02X}", u32::from(letter)),
-            letter if letter.is_ascii() => out.push(letter),
-            letter => {
-                let mut bytes = [0; 4];
-                for byte in letter.encode_utf8(&mut bytes).bytes() {
-                    out += &format!("\\{byte:02X}");
-                }
-            }
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,14 +119,6 @@ mod tests {
         ] {
             assert_eq!(pattern_matches(pattern, name), want, "{pattern} {name}");
         }
-    }
-
-    #[test]
-    fn what_rfc_2253_escapes_is_escaped() {
-        assert_eq!(escaped("a,b+c"), "a\\,b\\+c");
-        assert_eq!(escaped(" a "), "\\ a\\ ");
-        assert_eq!(escaped("#x"), "\\#x");
-        assert_eq!(escaped("é"), "\\C3\\A9");
     }
 
     #[test]
