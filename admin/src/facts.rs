@@ -40,6 +40,7 @@ pub struct Facts {
     pub dns_zones: BTreeMap<String, DnsZoneFacts>,
     pub state: PauseState,
     pub fds: Vec<FdFacts>,
+    pub pins: Vec<PinFacts>,
 }
 
 impl Facts {
@@ -51,6 +52,7 @@ impl Facts {
         self.clients.extend(other.clients);
         self.servers.extend(other.servers);
         self.fds.extend(other.fds);
+        self.pins.extend(other.pins);
         if self.config.is_empty() {
             self.config = other.config;
         }
@@ -209,6 +211,24 @@ pub struct Positions {
     pub pkt_avail: usize,
     /// Understood, not sent yet.
     pub send_avail: usize,
+}
+
+/// A row of SHOW PINS.
+#[derive(Clone, Debug, Default)]
+pub struct PinFacts {
+    pub database: String,
+    pub user: String,
+    pub application_name: String,
+    pub client_id: u64,
+    pub server_id: u64,
+    /// Of the backend.
+    pub server_pid: u32,
+    /// With commas between.
+    pub reasons: String,
+    /// The beginning of the statement that brought it about, as far as that is known.
+    pub statement: String,
+    /// Unix time, seconds.
+    pub since: i64,
 }
 
 /// A row of SHOW POOLS.

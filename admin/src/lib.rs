@@ -24,9 +24,9 @@ pub use console::{Answer, Columns, Console, Next};
 pub use docs::manual;
 pub use facts::{
     Address, Cache, ClientFacts, ClientState, ConfigRow, DatabaseFacts, DnsHostFacts, DnsZoneFacts,
-    Facts, FdFacts, ListFacts, MemoryFacts, PauseState, PeerFacts, PeerPoolFacts, PoolFacts,
-    PoolName, Positions, Replication, ServerFacts, ServerState, SocketFacts, StatsFacts, UserFacts,
-    Zone,
+    Facts, FdFacts, ListFacts, MemoryFacts, PauseState, PeerFacts, PeerPoolFacts, PinFacts,
+    PoolFacts, PoolName, Positions, Replication, ServerFacts, ServerState, SocketFacts, StatsFacts,
+    UserFacts, Zone,
 };
 pub use refusal::Refusal;
 pub use reply::welcome;

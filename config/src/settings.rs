@@ -315,6 +315,8 @@ settings! {
         "Milliseconds that sent data may stay unacknowledged; 0 is the system's.";
     track_extra_parameters: List, Items, "IntervalStyle", No, Now,
         "Parameters that servers report, kept per client besides the usual five.";
+    track_session_state: bool, Flag, "1", Yes, Now,
+        "1 lets session state follow its client from server to server in transaction and statement mode; 0 leaves it behind, and refuses startup parameters that are not tracked.";
     transaction_timeout: Duration, Seconds, "0", Yes, Now,
         "Seconds a transaction may take; 0 for ever.";
     unix_socket_dir: String, Text, "/tmp", No, Now,
@@ -548,6 +550,7 @@ mod tests {
         tcp_socket_buffer int yes 0
         tcp_user_timeout int yes 0
         track_extra_parameters text no IntervalStyle
+        track_session_state flag yes 1
         transaction_timeout time yes 0
         unix_socket_dir text no /tmp
         unix_socket_group text no -

@@ -26,7 +26,7 @@ fuzz_target!(|play: Play| {
                 Step::More => break,
                 Step::Startup(facts) => {
                     assert!(!facts.user.is_empty() && facts.database.len() <= 63);
-                    let _ = Policy { extra: &[], ignored: &ignored }.settings(&facts);
+                    let _ = Policy { extra: &[], ignored: &ignored, follows: true }.settings(&facts);
                     let account = Account::Secret(Secret::parse(b"a secret nobody guesses"));
                     let dice = Dice { nonce: [3; 18], md5_salt: [1, 2, 3, 4] };
                     {

@@ -40,7 +40,10 @@ fuzz_target!(|play: Play| {
         pqexec: true,
     };
     let vars = Vars::new(&Tracked::default());
-    let mut statements = Statements::new(Arc::new(session::Registry::new(42)));
+    let mut statements = Statements::new(
+        Arc::new(session::Registry::new(42)),
+        session::Readings::new(session::read),
+    );
     let mut clients = [ClientSide::new(vars.clone()), ClientSide::new(vars.clone())];
     let mut server = ServerSide::new(vars);
     let mut flow = Flow::default();

@@ -87,6 +87,9 @@ enum Want {
 /// retry after a failed login, are found by asking. PgBouncer looks as often.
 const ASK_AGAIN: Duration = Duration::from_millis(333);
 
+/// So many idle servers are looked at for one of the right flavour.
+const LOOK_AT: usize = 16;
+
 /// Where two workers have a line, a server goes over at once if the other head has waited `FAIR_TIMES` as
 /// long as ours and `FAIR_SLACK` more, which is about what the move itself costs. Where the difference is
 /// less, how long heads have waited is chance, and a move at each would be one for every few queries; what
@@ -142,19 +145,30 @@ impl Pool {
 
     /// `client` has something to say: it is linked at once, or joins the line.
     pub fn acquire(&mut self, client: ClientId, now: Instant, out: &mut Vec<Action>) {
+        self.acquire_like(client, 0, now, out);
+    }
+
+    /// As `acquire`; servers of this flavour suit the client best. Any will do.
+    pub fn acquire_like(
+        &mut self,
+        client: ClientId,
+        flavour: u32,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
         if self.line.has(client) {
             debug_assert!(false, "{client:?} asked twice");
             return;
         }
         if self.line.is_empty()
             && !self.is_paused
-            && let Some(at) = self.fresh(now)
+            && let Some(at) = self.fresh_like(flavour, now)
         {
             self.link(at, client, out);
             self.show_idle();
             return;
         }
-        self.line.join(client, now);
+        self.line.join(client, flavour, now);
         self.settle(now, out);
     }
 
@@ -245,6 +259,13 @@ impl Pool {
         // One less for a line that counted on it. (A linked server is not counted on.)
         if was_tested || !stays {
             self.settle(now, out);
+        }
+    }
+
+    /// `server` is of this flavour from now on.
+    pub fn flavour(&mut self, server: ServerId, flavour: u32) {
+        if let Some(at) = self.servers.find(server) {
+            self.servers[at].flavour = flavour;
         }
     }
 
@@ -548,9 +569,9 @@ impl Pool {
             self.show_idle();
             return;
         }
-        while !self.line.is_empty()
-            && let Some(at) = self.fresh(now)
-            && let Some(client) = self.line.pop()
+        while let Some(flavour) = self.line.flavour()
+            && let Some(at) = self.fresh_like(flavour, now)
+            && let Some(client) = self.line.pop_near(self.servers[at].flavour)
         {
             self.link(at, client, out);
         }
@@ -596,7 +617,7 @@ impl Pool {
                 self.give(at, to, out);
                 return false;
             }
-            if let Some(client) = self.line.pop() {
+            if let Some(client) = self.line.pop_near(self.servers[at].flavour) {
                 self.link(at, client, out);
                 self.show_line();
                 return true;
@@ -749,6 +770,21 @@ impl Pool {
         self.pick(Place::Idle)
     }
 
+    /// The same, of this flavour if there is one among those that would be taken first.
+    fn fresh_like(&mut self, flavour: u32, now: Instant) -> Option<At> {
+        let at = self.fresh(now)?;
+        if self.servers[at].flavour == flavour {
+            return Some(at);
+        }
+        let suits = |at: &At| self.servers[*at].flavour == flavour;
+        let found = if self.limits.round_robin {
+            self.servers.oldest(Place::Idle).take(LOOK_AT).find(suits)
+        } else {
+            self.servers.newest(Place::Idle).take(LOOK_AT).find(suits)
+        };
+        Some(found.unwrap_or(at))
+    }
+
     /// An idle server that needs a check.
     fn stale(&self) -> Option<At> {
         self.pick(Place::Used)
@@ -845,6 +881,7 @@ impl Pool {
             opened_at,
             since: now,
             has_served: false,
+            flavour: 0,
         };
         Some(self.servers.add(id, server))
     }

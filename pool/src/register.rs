@@ -133,6 +133,16 @@ impl<T: Copy> Register<T> {
         (next != NOWHERE).then_some(At(next))
     }
 
+    pub(crate) fn previous(&self, at: At) -> Option<At> {
+        let previous = self.nodes[at.0 as usize].previous;
+        (previous != NOWHERE).then_some(At(previous))
+    }
+
+    /// The records of `list`, last to first.
+    pub(crate) fn iter_back(&self, list: &List) -> impl Iterator<Item = At> {
+        core::iter::successors(list.last(), |at| self.previous(*at))
+    }
+
     /// The records of `list`, first to last.
     pub(crate) fn iter(&self, list: &List) -> impl Iterator<Item = At> {
         core::iter::successors(list.first(), |at| self.next(*at))

@@ -55,6 +55,8 @@ pub(crate) struct Server {
     pub(crate) since: Instant,
     /// It has been linked at least once.
     pub(crate) has_served: bool,
+    /// What its session is set to, as a number: equal ones are.
+    pub(crate) flavour: u32,
 }
 
 /// All servers of one pool on one worker.
@@ -110,6 +112,16 @@ impl Servers {
 
     pub(crate) fn last(&self, place: Place) -> Option<At> {
         self.places[place as usize].last()
+    }
+
+    /// Those in `place`, whoever came first first.
+    pub(crate) fn oldest(&self, place: Place) -> impl Iterator<Item = At> {
+        self.register.iter(&self.places[place as usize])
+    }
+
+    /// Those in `place`, whoever came last first.
+    pub(crate) fn newest(&self, place: Place) -> impl Iterator<Item = At> {
+        self.register.iter_back(&self.places[place as usize])
     }
 
     pub(crate) fn next(&self, at: At) -> Option<At> {

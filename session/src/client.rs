@@ -1,17 +1,24 @@
 //! What is remembered of a client. An idle one holds little, and there are many of them.
 
+use std::sync::Arc;
+
 use wire::Scanner;
 
-use crate::Vars;
 use crate::ledger::Ledger;
 use crate::names::{Meaning, Names};
 use crate::server::Unnamed;
+use crate::trail::Asked;
+use crate::{State, Vars};
 
 /// The client's side of a relay.
 #[derive(Debug)]
 pub struct ClientSide {
     /// The tracked parameters as the client has been told they are.
     pub vars: Vars,
+    /// What else its session is set to; `None`: as a new one.
+    pub state: Option<Arc<State>>,
+    /// What it asked for at login: to this a RESET leads back.
+    pub asked: Option<Arc<Asked>>,
     pub(crate) scanner: Scanner,
     /// Its named statements.
     names: Option<Box<Names>>,
@@ -34,7 +41,14 @@ impl ClientSide {
     #[must_use]
     pub fn new(vars: Vars) -> Self {
         let scanner = Scanner::default();
-        Self { vars, scanner, names: None, unnamed: Unnamed::Nothing, stalled: None }
+        let (state, asked) = (None, None);
+        Self { vars, state, asked, scanner, names: None, unnamed: Unnamed::Nothing, stalled: None }
+    }
+
+    /// A number for what its session is set to: on a server of the same, nothing has to be changed.
+    #[must_use]
+    pub fn flavour(&self) -> u32 {
+        self.vars.flavour() ^ State::flavour(self.state.as_ref())
     }
 
     /// Whether it waits for an answer with bytes in hand, so that no more should be read from it.

@@ -35,6 +35,8 @@ pub struct Owned {
     pub error: Option<Box<[u8]>>,
     /// What a lookup found.
     pub found: Option<Box<crate::Found>>,
+    /// The bodies of the `DataRow`s, of a probe only.
+    pub rows: Vec<Box<[u8]>>,
 }
 
 /// What a worker's statistics want to know.

@@ -17,6 +17,9 @@ use crate::statements::PREFIX;
 /// Messages that are looked into are collected, and no server has this much to say in one.
 const LOOKED_INTO_MAX: u32 = 16 << 20;
 
+/// A probe finds no more than there are settings and reasons.
+const ROWS_MAX: usize = 4096;
+
 /// One server's bytes on their way in.
 pub(crate) struct Inward<'a> {
     pub(crate) server: &'a mut ServerSide,
@@ -52,6 +55,7 @@ impl Inward<'_> {
                 tag::DATA_ROW | tag::ROW_DESCRIPTION if self.server.found.is_some() => {
                     self.looked_into(&piece, end)?;
                 }
+                tag::DATA_ROW if self.server.ledger.is_probed() => self.looked_into(&piece, end)?,
                 _ => self.streamed(&piece, end)?,
             }
             if piece.ends {
@@ -156,6 +160,12 @@ impl Inward<'_> {
                 Ok(())
             }
             tag::COMMAND_COMPLETE => self.complete(message),
+            tag::DATA_ROW if self.server.ledger.is_probed() => {
+                if self.server.rows.len() < ROWS_MAX {
+                    self.server.rows.push(message.body.into());
+                }
+                Ok(())
+            }
             tag::DATA_ROW | tag::ROW_DESCRIPTION => self.found(message),
             _ => self.parameter(message),
         }
@@ -207,7 +217,8 @@ impl Inward<'_> {
             client.vars.adopt(&self.server.vars);
         }
         let found = if kind == Own::Lookup { self.server.found.take() } else { None };
-        self.flow.owned.push(Owned { kind, error, found });
+        let rows = mem::take(&mut self.server.rows);
+        self.flow.owned.push(Owned { kind, error, found, rows });
     }
 
     /// A part of the answer to a lookup of ours.

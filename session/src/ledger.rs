@@ -97,7 +97,7 @@ impl What {
     fn runs(self) -> bool {
         match self {
             Self::Query | Self::FunctionCall | Self::Execute | Self::Sync => true,
-            Self::Own(own) => own != Own::Set,
+            Self::Own(own) => !matches!(own, Own::Set | Own::Probe),
             _ => false,
         }
     }
@@ -157,6 +157,12 @@ impl Ledger {
     #[inline]
     pub(crate) fn head(&self) -> Option<&Entry> {
         self.entries.front()
+    }
+
+    /// Whether the answer to a probe is awaited.
+    #[inline]
+    pub(crate) fn is_probed(&self) -> bool {
+        self.head().is_some_and(|head| head.what == What::Own(Own::Probe))
     }
 
     /// The number of the head.

@@ -115,7 +115,10 @@ impl Outward<'_> {
             match piece.tag {
                 tag::QUERY => self.query(piece),
                 tag::EXECUTE => self.owe(What::Execute, None),
-                _ => self.simple(What::FunctionCall),
+                _ => {
+                    self.watch_statement(None);
+                    self.simple(What::FunctionCall);
+                }
             }
         }
         Ok(())
@@ -132,7 +135,34 @@ impl Outward<'_> {
         if wipes(piece.body) {
             self.server.ledger.wipe(Wipe::Next);
         }
+        if self.rules.watches() {
+            match piece.body.split_last() {
+                Some((0, text)) if piece.is_whole() && self.client.vars.is_plain() => {
+                    self.watch(text);
+                }
+                _ => self.server.trail.mark_unknown(),
+            }
+        }
         self.simple(What::Query);
+    }
+
+    /// A text is about to be run.
+    fn watch(&mut self, text: &[u8]) {
+        let reading = self.statements.reading(text);
+        self.server.trail.mark(&reading);
+    }
+
+    /// A statement is about to be run; `None`: one that nobody has seen.
+    fn watch_statement(&mut self, statement: Option<&Statement>) {
+        if !self.rules.watches() {
+            return;
+        }
+        match statement {
+            Some(statement) if self.client.vars.is_plain() => {
+                self.server.trail.mark(self.statements.reading_of(statement));
+            }
+            _ => self.server.trail.mark_unknown(),
+        }
     }
 
     /// A message that brings a `ReadyForQuery` of its own, and so ends what a batch has begun.
@@ -226,6 +256,9 @@ impl Outward<'_> {
             if matches!(what, What::Parse | What::Close) {
                 self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Unknown);
             }
+            if what == What::Bind {
+                self.watch_statement(None);
+            }
             self.pass_as(message, what);
             return Ok(Next::On);
         }
@@ -312,18 +345,23 @@ impl Outward<'_> {
 
     fn bind(&mut self, message: &Message<'_>) -> Result<Next, Fault> {
         let Some(names) = BindNames::find(message.body) else {
+            self.watch_statement(None);
             self.pass_as(message, What::Bind);
             return Ok(Next::On);
         };
         let (statement, name) = match self.look_up(names.statement) {
             Found::Hold => return Ok(Next::Hold),
             Found::AsItIs => {
-                if let Unnamed::Is(statement) = &self.client.unnamed
-                    && names.statement.is_empty()
-                    && wipes(&statement.query)
-                {
+                let unnamed = match &self.client.unnamed {
+                    Unnamed::Is(statement) if names.statement.is_empty() => {
+                        Some(Arc::clone(statement))
+                    }
+                    _ => None,
+                };
+                if unnamed.as_ref().is_some_and(|statement| wipes(&statement.query)) {
                     self.server.ledger.wipe(Wipe::Execute);
                 }
+                self.watch_statement(unnamed.as_deref());
                 self.pass_as(message, What::Bind);
                 return Ok(Next::On);
             }
@@ -331,6 +369,7 @@ impl Outward<'_> {
             Found::Statement(statement, name) => (Some(statement), name),
         };
         // Prepared long ago, perhaps, but it is now that it may be run.
+        self.watch_statement(statement.as_deref());
         if statement.as_ref().is_some_and(|statement| wipes(&statement.query)) {
             self.server.ledger.wipe(Wipe::Execute);
         }

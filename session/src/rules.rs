@@ -14,6 +14,8 @@ pub struct Rules {
     pub packet_max: u32,
     /// Whether a simple Query may be sent (`disable_pqexec = 0`).
     pub pqexec: bool,
+    /// Whether session state follows its client from server to server.
+    pub follows: bool,
 }
 
 impl Default for Rules {
@@ -24,11 +26,18 @@ impl Default for Rules {
             prepared_bytes: 16 << 20,
             packet_max: i32::MAX as u32,
             pqexec: true,
+            follows: true,
         }
     }
 }
 
 impl Rules {
+    /// Whether requests are read for what they may do to the session.
+    #[must_use]
+    pub fn watches(&self) -> bool {
+        self.follows && self.mode != Mode::Session
+    }
+
     /// Whether statements are shared between clients, so that names must be rewritten.
     #[must_use]
     pub fn rewrites(&self) -> bool {

@@ -7,6 +7,7 @@ use wire::{Scanner, Status};
 use crate::cache::Cache;
 use crate::ledger::{Ledger, Trust, Undo, What, Whose};
 use crate::statements::Statement;
+use crate::trail::Trail;
 use crate::{ClientSide, Vars};
 
 /// The server's side of a relay.
@@ -37,6 +38,10 @@ pub struct ServerSide {
     pub(crate) own_error: Option<Box<[u8]>>,
     /// What the lookup under way has found so far.
     pub(crate) found: Option<Box<Found>>,
+    /// What it answers to a probe.
+    pub(crate) rows: Vec<Box<[u8]>>,
+    /// What its session is set to.
+    pub trail: Trail,
 }
 
 /// What a lookup of ours found.
@@ -72,6 +77,8 @@ pub enum Own {
     Reconnect,
     /// `auth_query`. What it gives is reported in `Owned::found`.
     Lookup,
+    /// What its session is set to. The answer's rows come with it.
+    Probe,
 }
 
 /// Where the messages sent stand towards the Sync that ends their batch.
@@ -145,6 +152,8 @@ impl ServerSide {
             orphan: false,
             own_error: None,
             found: None,
+            rows: Vec::new(),
+            trail: Trail::default(),
         }
     }
 
@@ -172,6 +181,12 @@ impl ServerSide {
         // Nobody else is to find it.
         say::close(out, wire::Namespace::Statement, b"");
         say::sync(out);
+    }
+
+    /// As `ClientSide::flavour`.
+    #[must_use]
+    pub fn flavour(&self) -> u32 {
+        self.vars.flavour() ^ crate::State::flavour(self.trail.state.as_ref())
     }
 
     /// Whether it can serve somebody else than `client`, to whom it is linked.

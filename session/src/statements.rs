@@ -1,9 +1,11 @@
 //! Prepared statements that clients share: one for each distinct text and parameter types.
 
 use std::hash::Hasher;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use hashbrown::HashTable;
+
+use crate::{Reading, Readings};
 
 /// What every name on a server begins with.
 pub(crate) const PREFIX: &[u8] = b"PGBOUNCER_";
@@ -21,6 +23,8 @@ pub struct Statement {
     pub query: Box<[u8]>,
     /// OIDs of the parameters' types in network order, as the client sent them.
     pub types: Box<[u8]>,
+    /// What running it may do to a session, once somebody wanted to know.
+    pub(crate) reading: OnceLock<Arc<Reading>>,
 }
 
 impl Statement {
@@ -39,6 +43,7 @@ impl Statement {
 pub struct Statements {
     met: Table,
     registry: Arc<Registry>,
+    readings: Readings,
 }
 
 /// The statements of all workers.
@@ -69,7 +74,8 @@ impl Registry {
         all.last += 1;
         let id = all.last;
         let name = format!("PGBOUNCER_{id}").into_bytes().into();
-        let statement = Arc::new(Statement { id, name, query: query.into(), types: types.into() });
+        let (query, types, reading) = (query.into(), types.into(), OnceLock::new());
+        let statement = Arc::new(Statement { id, name, query, types, reading });
         all.table.insert(hash, &statement);
         statement
     }
@@ -81,8 +87,18 @@ impl Registry {
 
 impl Statements {
     #[must_use]
-    pub fn new(registry: Arc<Registry>) -> Self {
-        Self { met: Table::new(registry.seed()), registry }
+    pub fn new(registry: Arc<Registry>, readings: Readings) -> Self {
+        Self { met: Table::new(registry.seed()), registry, readings }
+    }
+
+    /// What a simple query's text may do to a session.
+    pub(crate) fn reading(&mut self, text: &[u8]) -> Arc<Reading> {
+        self.readings.of(text)
+    }
+
+    /// What running `statement` may do.
+    pub(crate) fn reading_of<'a>(&mut self, statement: &'a Statement) -> &'a Arc<Reading> {
+        statement.reading.get_or_init(|| self.readings.of(&statement.query))
     }
 
     /// The one statement with this text and these types. Allocates only if it is new here.
@@ -165,8 +181,12 @@ fn hash(seed: u64, query: &[u8], types: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
+    fn readings() -> Readings {
+        Readings::new(|_| Reading::unknown())
+    }
+
     fn statements() -> Statements {
-        Statements::new(Arc::new(Registry::new(7)))
+        Statements::new(Arc::new(Registry::new(7)), readings())
     }
 
     #[test]
@@ -182,8 +202,10 @@ mod tests {
     #[test]
     fn workers_agree_on_names() {
         let registry = Arc::new(Registry::new(7));
-        let (mut here, mut there) =
-            (Statements::new(registry.clone()), Statements::new(registry.clone()));
+        let (mut here, mut there) = (
+            Statements::new(registry.clone(), readings()),
+            Statements::new(registry.clone(), readings()),
+        );
         let first = here.intern(b"select 1", b"");
         there.intern(b"select 2", b"");
         assert!(Arc::ptr_eq(&first, &there.intern(b"select 1", b"")));

@@ -1,13 +1,22 @@
 //! Tracked parameters: settings that servers report, and that follow a client from server to server.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// Parameters tracked always. `client_encoding` first: it says how the rest is to be read.
 const ALWAYS: [&str; 5] =
     ["client_encoding", "DateStyle", "TimeZone", "standard_conforming_strings", "application_name"];
 
+/// Those of them that say how a text is to be read.
+const SPELLING: [&str; 2] = ["client_encoding", "standard_conforming_strings"];
+
 /// Parameters that are lists of quoted names. `SET x = 'a, b'` would make one name of it.
 const LISTS: [&str; 2] = ["search_path", "temp_tablespaces"];
+
+/// Whether every server reports this parameter, so that it need not be asked for.
+pub(crate) fn is_always_tracked(name: &[u8]) -> bool {
+    ALWAYS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+}
 
 /// Which parameters are tracked, in the order in which they are set.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -56,6 +65,18 @@ struct Values {
     tracked: Tracked,
     /// One for each of `tracked`; `None` was never told.
     values: Box<[Option<Box<[u8]>>]>,
+    /// Whether texts mean what they seem to.
+    spelling: Spelling,
+    /// A number for all of the values.
+    flavour: u32,
+}
+
+/// How the bytes of a text are to be read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Spelling {
+    /// ASCII characters are themselves, and a backslash in a plain string is just that.
+    Plain,
+    Odd,
 }
 
 impl Vars {
@@ -63,18 +84,40 @@ impl Vars {
     #[must_use]
     pub fn new(tracked: &Tracked) -> Self {
         let values = vec![None; tracked.0.len()].into();
-        Self(Arc::new(Values { tracked: tracked.clone(), values }))
+        Self(Arc::new(Values {
+            tracked: tracked.clone(),
+            values,
+            spelling: Spelling::Plain,
+            flavour: 0,
+        }))
     }
 
     /// A parameter has this value now. Whether it is a tracked one.
     pub fn set(&mut self, name: &[u8], value: &[u8]) -> bool {
         let Some(at) = self.0.tracked.position(name) else { return false };
-        if self.0.values.get(at).is_some_and(|old| old.as_deref() != Some(value))
-            && let Some(place) = Arc::make_mut(&mut self.0).values.get_mut(at)
-        {
-            *place = Some(value.into());
+        if self.0.values.get(at).is_some_and(|old| old.as_deref() != Some(value)) {
+            let values = Arc::make_mut(&mut self.0);
+            if let Some(place) = values.values.get_mut(at) {
+                *place = Some(value.into());
+            }
+            if ALWAYS.get(at).is_some_and(|name| SPELLING.contains(name)) {
+                values.spelling = values.read_spelling();
+            }
+            values.flavour = values.number();
         }
         true
+    }
+
+    /// A number for the values: equal ones have equal numbers.
+    #[must_use]
+    pub fn flavour(&self) -> u32 {
+        self.0.flavour
+    }
+
+    /// Whether a client's text can be read without knowing more of its settings.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.0.spelling == Spelling::Plain
     }
 
     /// The value of a parameter, if it is tracked and known.
@@ -101,6 +144,25 @@ impl Vars {
         if self == other {
             self.0 = Arc::clone(&other.0);
         }
+    }
+}
+
+impl Values {
+    fn number(&self) -> u32 {
+        let mut hasher = DefaultHasher::new();
+        self.values.hash(&mut hasher);
+        hasher.finish() as u32
+    }
+
+    fn read_spelling(&self) -> Spelling {
+        let value = |name: &str| {
+            let at = ALWAYS.iter().position(|known| *known == name)?;
+            self.values.get(at)?.as_deref()
+        };
+        let strings = value("standard_conforming_strings").is_none_or(|value| value == b"on");
+        let encoding = value("client_encoding").and_then(|name| str::from_utf8(name).ok());
+        let encoding = encoding.is_none_or(sql::encoding_is_plain);
+        if strings && encoding { Spelling::Plain } else { Spelling::Odd }
     }
 }
 

@@ -30,7 +30,10 @@ impl Pair {
             client: ClientSide::new(vars.clone()),
             server: ServerSide::new(vars),
             backend: Backend::new(&[]),
-            statements: Statements::new(Arc::new(session::Registry::new(1))),
+            statements: Statements::new(
+                Arc::new(session::Registry::new(1)),
+                session::Readings::new(session::read),
+            ),
             rules,
             flow: Flow::default(),
         }
@@ -377,7 +380,8 @@ fn a_lookup_is_nobody_elses_and_leaves_nothing_behind() {
             assert_eq!(heard, Ok(Heard::default()));
             assert!(flow.to_client.is_empty());
         }
-        let [Owned { kind: Own::Lookup, error, found: Some(found) }] = &pair.flow.owned[..] else {
+        let [Owned { kind: Own::Lookup, error, found: Some(found), .. }] = &pair.flow.owned[..]
+        else {
             panic!("{:?}", pair.flow.owned);
         };
         assert_eq!(error.is_none(), finds);
@@ -399,7 +403,8 @@ fn our_own_queries_are_nobody_elses() {
     assert_eq!(pair.ask(script().query("select 1")), {
         spell(&Backend::new(&[]).answer(&script().query("select 1").0))
     });
-    assert_eq!(pair.flow.owned, [Owned { kind: Own::Set, error: None, found: None }]);
+    let set = Owned { kind: Own::Set, error: None, found: None, rows: Vec::new() };
+    assert_eq!(pair.flow.owned, [set]);
     // What the backend reported meanwhile is the spelling that the client takes over.
     assert_eq!(pair.client.vars, pair.server.vars);
     assert_eq!(pair.flow.counted.queries, 1);

@@ -286,7 +286,7 @@ impl Weather {
         let (checks, check_delay) = if self.checks { ("select 1", 0) } else { ("", 30) };
         text += &format!(
             "[pgbouncer]\n\
-             pool_mode = {mode}\ndefault_pool_size = {size}\nreserve_pool_size = {}\n\
+             pool_mode = {mode}\ntrack_session_state = 0\ndefault_pool_size = {size}\nreserve_pool_size = {}\n\
              reserve_pool_timeout = 0.05\nmin_pool_size = {}\nmax_db_connections = {}\n\
              max_prepared_statements = {}\nauth_type = {}\nadmin_users = admin\n\
              max_client_conn = 1000\nserver_reset_query_always = {}\n\

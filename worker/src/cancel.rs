@@ -212,17 +212,18 @@ impl<D: Driver, W: World> Worker<D, W> {
             && self.cancellers.iter().any(|(_, canceller)| canceller.server_id == server.id)
     }
 
-    /// A query of our own may have waited for the last cancel to end. Only a reset does: nothing
+    /// A query of our own may have waited for the last cancel to end: a probe or a reset, for nothing
     /// else is run on a server that has just worked.
     fn run_postponed(&mut self, entry: u32) {
         let server = &self.servers[entry as usize];
-        if server.own != Some(Own::Reset) || server.side.owes() || self.is_being_canceled(entry) {
+        if server.own.is_none() || server.side.owes() || self.is_being_canceled(entry) {
             return;
         }
-        match self.room(server.pool).and_then(|room| room.reset.clone()) {
-            Some(query) => self.run_own(entry, Own::Reset, query.as_bytes()),
+        match self.postponed(entry) {
+            Some((own, query)) => self.run_own(entry, own, &query),
             // It was switched off meanwhile.
-            None => self.own_done(entry, Own::Reset, None),
+            None if server.own == Some(Own::Reset) => self.own_done(entry, Own::Reset, None),
+            None => {}
         }
     }
 

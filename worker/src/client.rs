@@ -54,8 +54,8 @@ pub(crate) struct Card {
     pub(crate) suite: Option<&'static str>,
     /// What its own server is to be, until that is dialled.
     pub(crate) replica: Option<Box<Replica>>,
-    /// Tracked parameters that it asked for, from its proof to its welcome.
-    pub(crate) asked_for: Vec<(String, Vec<u8>)>,
+    /// A server is being asked whether it takes the settings it asked for.
+    pub(crate) proving: bool,
 }
 
 impl Card {
@@ -74,7 +74,7 @@ impl Card {
             replication: Replication::None,
             suite: None,
             replica: None,
-            asked_for: Vec::new(),
+            proving: false,
         }
     }
 }

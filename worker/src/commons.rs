@@ -88,6 +88,7 @@ impl<S> Commons<S> {
         let (id, board) = bank.open_pool(database, user, limits);
         if bank.take_new(id) {
             self.memory().welcomes.remove(&id);
+            self.memory().baselines.remove(&id);
         }
         // While the bank is held: of one database, all parts of its pools live in the same epochs.
         let epoch = self.epoch_of(database, generation);
@@ -281,6 +282,8 @@ fn less(counts: &mut BTreeMap<Arc<str>, u32>, name: &str) {
 pub struct Memory {
     /// What the servers of a pool said of themselves at login.
     pub welcomes: BTreeMap<PoolId, Arc<Welcome>>,
+    /// What their connect_query makes of new servers of a pool.
+    pub baselines: BTreeMap<PoolId, Option<Arc<session::State>>>,
     /// The SCRAM keys with which a user logged in here: they open servers where only a verifier is
     /// stored. By user name.
     pub client_keys: BTreeMap<Arc<str>, KeyRing>,

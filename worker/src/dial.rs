@@ -49,6 +49,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             address: None,
             slot: Slot::Asked,
             said_why: false,
+            pinned: None,
+            new: false,
             port,
             route,
             suite: None,

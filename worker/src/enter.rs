@@ -6,7 +6,7 @@ use auth::{Account, Decoy, Dice, Form, Method, Secret};
 use io::{Address, Buf, Driver, Ends, Listener};
 use pool::{ClientId, PoolId};
 use session::login::{AuthPlan, ClientLogin, Facts, Policy, Proof, Replication, Step};
-use session::{ClientSide, Vars};
+use session::{Asked, ClientSide, Vars};
 
 use crate::client::{Card, Client, State, WaitingFor};
 use crate::desk::Desk;
@@ -48,7 +48,7 @@ impl Entering {
 pub(crate) struct Wish {
     pub(crate) facts: Facts,
     /// Tracked parameters.
-    settings: Vec<(String, Vec<u8>)>,
+    asked: Asked,
     pub(crate) database: Arc<str>,
     pub(crate) user: Arc<str>,
     pub(crate) outcome: Outcome,
@@ -262,11 +262,12 @@ impl<D: Driver, W: World> Worker<D, W> {
         let policy = Policy {
             extra: &settings.track_extra_parameters,
             ignored: &settings.ignore_startup_parameters,
+            follows: settings.track_session_state,
         };
-        let tracked = match facts.replication {
-            _ if console => Vec::new(),
+        let asked = match facts.replication {
+            _ if console => Asked::default(),
             Replication::None => policy.settings(&facts).map_err(|bad| bad.to_string())?,
-            Replication::Physical | Replication::Logical => Vec::new(),
+            Replication::Physical | Replication::Logical => Asked::default(),
         };
         let outcome = match (&known, console) {
             (_, true) if role == admin::Role::Nobody => Outcome::Refusal("not allowed".to_owned()),
@@ -279,10 +280,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         };
         let owner = console && own_uid && *user == *admin::CONSOLE;
         if let State::Login(entering) = &mut self.clients[slot as usize].state {
-            let (settings, learnt) = (tracked, Learnt::default());
-            let (secret, unknown) = (None, false);
+            let (secret, unknown, learnt) = (None, false, Learnt::default());
             let wish =
-                Wish { facts, settings, database, user, outcome, secret, unknown, owner, learnt };
+                Wish { facts, asked, database, user, outcome, secret, unknown, owner, learnt };
             entering.wish = Some(Box::new(wish));
         }
         Ok(())
@@ -384,11 +384,13 @@ impl<D: Driver, W: World> Worker<D, W> {
         if wish.facts.replication != Replication::None {
             return self.replicate(slot, &wish.facts);
         }
-        let mut settings = wish.settings.clone();
-        self.add_host_to_name(slot, &mut settings);
-        self.clients[slot as usize].card.asked_for = settings;
+        let mut asked = wish.asked.clone();
+        self.add_host_to_name(slot, &mut asked.vars);
+        let asked = self.share_asked(asked);
+        let proven = asked.as_ref().is_none_or(|asked| self.proven(slot, asked).is_some());
+        self.clients[slot as usize].side.asked = asked;
         self.recall_welcome(pool);
-        if self.room(pool).is_some_and(|room| room.welcome.is_some()) {
+        if proven && self.room(pool).is_some_and(|room| room.welcome.is_some()) {
             return self.let_in(slot);
         }
         // Nobody knows yet what its servers are like: the first login tells.
@@ -418,7 +420,9 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn let_in(&mut self, slot: u32) {
         let client = &mut self.clients[slot as usize];
         let pool = client.pool;
-        let asked_for = std::mem::take(&mut client.card.asked_for);
+        let asked = client.side.asked.clone();
+        let state = asked.as_ref().and_then(|asked| self.proven(slot, asked)).flatten();
+        let state = state.or_else(|| self.baseline(pool));
         // The server that tells may have been logged in to elsewhere, and moved here since.
         self.recall_welcome(pool);
         let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize) else { return };
@@ -432,7 +436,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         ];
         let forced = forced.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
         let mut vars = welcome.vars.clone();
-        for (name, value) in &asked_for {
+        for (name, value) in asked.iter().flat_map(|asked| &asked.vars) {
             vars.set(name.as_bytes(), value);
         }
         for (name, value) in forced {
@@ -448,6 +452,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             &client.card.key.secret,
         );
         client.side.vars = vars;
+        client.side.state = state;
         client.since = self.now;
         let mut held = std::mem::take(&mut client.held);
         if let State::Login(mut entering) = std::mem::replace(&mut client.state, State::Idle) {

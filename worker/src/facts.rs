@@ -40,6 +40,10 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Need::Dns => self.dns_facts(&mut facts),
                 Need::State => facts.state = self.standing.state(),
                 Need::Fds => facts.fds = self.fd_facts(),
+                Need::Pins => {
+                    facts.zone = self.zone();
+                    facts.pins = self.pin_facts();
+                }
                 Need::PeerPools => facts.peer_pools = self.peer_pool_facts(),
             }
         }
@@ -149,6 +153,26 @@ impl<D: Driver, W: World> Worker<D, W> {
                 ..Positions::default()
             },
         })
+    }
+
+    fn pin_facts(&self) -> Vec<admin::PinFacts> {
+        let row = |server: &Server| {
+            let (pinned, client) = (server.pinned?, server.client?);
+            let (client, room) = (self.clients.get(client.0 as usize)?, self.room(server.pool)?);
+            let user = client.card.user.as_deref().unwrap_or_default();
+            Some(admin::PinFacts {
+                database: room.name.to_string(),
+                user: user.to_owned(),
+                application_name: text(client.side.vars.value(b"application_name")),
+                client_id: client.card.id,
+                server_id: server.id,
+                server_pid: server.pid,
+                reasons: server.side.trail.ties.to_string(),
+                statement: text(Some(server.side.trail.culprit())),
+                since: pinned,
+            })
+        };
+        self.servers.iter().filter_map(|(_, server)| row(server)).collect()
     }
 
     fn pool_facts(&self) -> BTreeMap<PoolName, PoolFacts> {

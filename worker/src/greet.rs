@@ -177,8 +177,12 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// `entry` is logged in, and its connect_query done.
     pub(crate) fn server_is_ready(&mut self, entry: u32) {
         self.tell_bank(entry);
-        let (id, now) = (self.servers[entry as usize].pool, self.now);
-        self.with_pool(id, |pool, out| pool.opened(ServerId(entry), now, out));
+        let (server, now) = (&self.servers[entry as usize], self.now);
+        let (id, flavour) = (server.pool, server.side.flavour());
+        self.with_pool(id, |pool, out| {
+            pool.flavour(ServerId(entry), flavour);
+            pool.opened(ServerId(entry), now, out);
+        });
     }
 
     fn tell_bank(&mut self, entry: u32) {
@@ -228,36 +232,53 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Own::Set => "client settings",
                 Own::Clean => "DISCARD ALL",
                 Own::Lookup => "auth_query",
+                Own::Probe => "session probe",
             };
             self.log_server(entry, Level::Warning, format_args!("{what} failed: {text}"));
-            return self.own_failed(entry, own);
+            return self.own_failed(entry, own, body);
         }
         match own {
+            Own::Connect if self.follows(entry) => self.ask_baseline(entry),
             Own::Connect => self.server_is_ready(entry),
-            Own::Check | Own::Reset => self.release(entry),
+            Own::Reset => {
+                self.was_reset(entry);
+                self.release(entry);
+            }
+            Own::Check => self.release(entry),
             Own::Set => self.vars_set(entry),
-            Own::Clean => self.cleaned(entry),
-            Own::Reconnect => self.look_up(entry),
-            // Its answer is more than that it is done.
-            Own::Lookup => {}
+            Own::Clean => {
+                self.servers[entry as usize].side.trail.discarded();
+                self.cleaned(entry);
+            }
+            Own::Reconnect => {
+                let baseline = self.baseline(self.servers[entry as usize].pool);
+                self.servers[entry as usize].side.trail.state = baseline;
+                self.look_up(entry);
+            }
+            // Their answers are more than that they are done.
+            Own::Lookup | Own::Probe => {}
         }
     }
 
-    fn own_failed(&mut self, entry: u32, own: Own) {
+    fn own_failed(&mut self, entry: u32, own: Own, error: &[u8]) {
         match own {
             // Whoever comes next would find it as it was left, or it does not even answer.
             Own::Check | Own::Reset => self.server_dies(entry, "reset query failed"),
             Own::Connect => self.login_fails(entry, "connect_query failed", None),
-            Own::Set => self.vars_refused(entry),
+            Own::Set => self.vars_refused(entry, error),
             Own::Clean | Own::Reconnect | Own::Lookup => self.server_dies(entry, "unclean server"),
+            Own::Probe => {}
         }
     }
 
     pub(crate) fn release(&mut self, entry: u32) {
         let server = &mut self.servers[entry as usize];
         server.since = self.now;
-        let (id, now) = (server.pool, self.now);
-        self.with_pool(id, |pool, out| pool.release(ServerId(entry), now, out));
+        let (id, now, flavour) = (server.pool, self.now, server.side.flavour());
+        self.with_pool(id, |pool, out| {
+            pool.flavour(ServerId(entry), flavour);
+            pool.release(ServerId(entry), now, out);
+        });
     }
 
     /// The server's socket said goodbye, or never said anything.

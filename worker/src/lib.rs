@@ -27,6 +27,7 @@ mod route;
 mod secure;
 mod server;
 mod site;
+mod state;
 mod tick;
 mod traffic;
 mod vouch;

@@ -1,5 +1,6 @@
 //! One worker's part of a pool, with what it takes to serve it.
 
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub(crate) struct Room {
     pub(crate) terms: Terms,
     /// `server_reset_query`, where it is to be run at every release.
     pub(crate) reset: Option<Box<str>>,
+    /// Settings asked for at login that its servers are known to take, and as what.
+    pub(crate) proven: HashMap<session::State, Option<Arc<session::State>>>,
     /// What its servers said of themselves at login; nobody gets in before somebody knows.
     pub(crate) welcome: Option<Arc<Welcome>>,
     pub(crate) counters: Counters,
@@ -149,6 +152,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             rules: Rules::default(),
             terms: Terms::default(),
             reset: None,
+            proven: HashMap::new(),
             welcome: self.commons.memory().welcomes.get(&id).cloned(),
             counters: Counters::default(),
             history: History::new(self.now.0 / 1000),
@@ -193,6 +197,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             prepared_bytes: PREPARED_BYTES,
             packet_max: settings.max_packet_size,
             pqexec: !settings.disable_pqexec,
+            follows: settings.track_session_state,
         };
         room.terms = Terms {
             wait: config.query_wait_timeout(database, row),

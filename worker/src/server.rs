@@ -46,6 +46,10 @@ pub(crate) struct Server {
     pub(crate) slot: Slot,
     /// It sent a FATAL error, which its client has been given.
     pub(crate) said_why: bool,
+    /// Since when its client keeps it between transactions: unix time, in seconds.
+    pub(crate) pinned: Option<i64>,
+    /// It is being asked what its connect_query made of it.
+    pub(crate) new: bool,
     /// It belongs to one replication client, and is in no pool's hands.
     pub(crate) replica: Option<Box<Replica>>,
 }

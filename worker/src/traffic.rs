@@ -4,7 +4,7 @@ use std::mem;
 
 use io::{Buf, Conn, Driver};
 use pool::{ClientId, Instant, ServerId};
-use session::{Counted, Fault, Heard, Mode, Own, Owned, Pieces, Said, Unlinked};
+use session::{Counted, Fault, Heard, Mode, Own, Owned, Pieces, Said, Tie, Unlinked};
 
 use crate::client::{Client, State, WaitingFor};
 use crate::end::Why;
@@ -20,9 +20,11 @@ const HELD_MAX: usize = 64 * 1024;
 impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn client_said(&mut self, slot: u32, bytes: Buf) {
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
+        let servers = &self.servers;
+        let is_ours = |entry: u32| servers.get(entry as usize).is_some_and(|s| s.own.is_some());
         match client.state {
             State::Linked(server)
-                if client.held.is_empty() && !client.side.is_held()
+                if client.held.is_empty() && !client.side.is_held() && !is_ours(server.0)
                     || planted::is("held-is-overtaken") =>
             {
                 self.forward(slot, server.0, bytes);
@@ -55,19 +57,23 @@ impl<D: Driver, W: World> Worker<D, W> {
             Ok(Unlinked::Server { from }) => {
                 client.state = State::Waiting(WaitingFor::Query);
                 client.began = now;
-                let pool = client.pool;
+                let (pool, flavour) = (client.pool, client.side.flavour());
                 // If a server is free, the buffer itself goes on to it; else a copy waits, for
                 // buffers are few and clients in line may be many.
                 if from == 0 && !self.carrying {
                     self.fresh = Some((slot, bytes));
-                    self.with_pool(pool, |pool, out| pool.acquire(ClientId(slot), now, out));
+                    self.with_pool(pool, |pool, out| {
+                        pool.acquire_like(ClientId(slot), flavour, now, out);
+                    });
                     self.carry_out();
                     if let Some((slot, bytes)) = self.fresh.take() {
                         self.clients[slot as usize].held.extend_from_slice(&bytes);
                     }
                 } else {
                     client.held.extend_from_slice(bytes.get(from..).unwrap_or_default());
-                    self.with_pool(pool, |pool, out| pool.acquire(ClientId(slot), now, out));
+                    self.with_pool(pool, |pool, out| {
+                        pool.acquire_like(ClientId(slot), flavour, now, out);
+                    });
                 }
             }
             Err(fault) => self.client_broke(slot, &fault),
@@ -86,8 +92,12 @@ impl<D: Driver, W: World> Worker<D, W> {
             (Some(_), true) => {}
             (Some(pool), false) => {
                 // It had its turn, and stands in line anew.
-                self.clients[slot as usize].since = now;
-                return self.with_pool(pool, |pool, out| pool.acquire(ClientId(slot), now, out));
+                let client = &mut self.clients[slot as usize];
+                client.since = now;
+                let flavour = client.side.flavour();
+                return self.with_pool(pool, |pool, out| {
+                    pool.acquire_like(ClientId(slot), flavour, now, out);
+                });
             }
             (None, true) => return self.release(entry),
             (None, false) => return,
@@ -107,16 +117,13 @@ impl<D: Driver, W: World> Worker<D, W> {
         if matches!(waiting_for, State::Waiting(WaitingFor::Welcome)) {
             return self.welcomed(slot, entry);
         }
-        if client.side.vars != server.side.vars {
-            let mut query = Vec::new();
-            if session::differing(&client.side.vars, &server.side.vars, &mut query) {
-                // What the client said waits until the server has its settings: were they
-                // refused, its query would run with somebody else's.
-                if let Some((slot, bytes)) = self.fresh.take() {
-                    self.clients[slot as usize].held.extend_from_slice(&bytes);
-                }
-                return self.run_own(entry, Own::Set, &query);
+        if self.adapt(slot, entry) {
+            // What the client said waits until the server has its settings: were they refused, its
+            // query would run with somebody else's.
+            if let Some((slot, bytes)) = self.fresh.take() {
+                self.clients[slot as usize].held.extend_from_slice(&bytes);
             }
+            return;
         }
         self.send_held(slot, entry);
     }
@@ -140,6 +147,10 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// The first server of a pool is there: its first client is let in, and wants nothing yet.
     fn welcomed(&mut self, slot: u32, entry: u32) {
+        let asked = self.clients[slot as usize].side.asked.clone();
+        if let Some(asked) = asked.filter(|asked| self.proven(slot, asked).is_none()) {
+            return self.prove(slot, entry, &asked);
+        }
         self.servers[entry as usize].client = None;
         self.release(entry);
         self.let_in(slot);
@@ -158,6 +169,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         let Some(Some(room)) = self.rooms.get_mut(client.pool.0 as usize) else { return };
         room.counters.bytes_received += bytes.len() as u64;
+        if server.side.trail.ties.has(Tie::Unknown) {
+            server.side.trail.doubt();
+        }
         if !server.side.owes() {
             server.since = now;
             server.requests += 1;
@@ -240,9 +254,10 @@ impl<D: Driver, W: World> Worker<D, W> {
         };
         self.count(entry, slot);
         if !self.flow.owned.is_empty() {
-            for Owned { kind, error, found } in mem::take(&mut self.flow.owned) {
+            for Owned { kind, error, found, rows } in mem::take(&mut self.flow.owned) {
                 match found {
                     Some(found) => self.looked_up(entry, error.as_deref(), &found),
+                    None if kind == Own::Probe => self.probed(entry, error.as_deref(), &rows),
                     None => self.own_done(entry, kind, error.as_deref()),
                 }
             }
@@ -333,12 +348,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         let shares = self.room(client.pool).is_some_and(|room| room.mode() != Mode::Session);
         if done && shares {
-            self.unlink(slot, entry);
-            self.give_back(entry);
+            self.part(slot, entry);
         }
     }
 
-    fn unlink(&mut self, slot: u32, entry: u32) {
+    pub(crate) fn unlink(&mut self, slot: u32, entry: u32) {
         let client = &mut self.clients[slot as usize];
         client.state = State::Idle;
         client.since = self.now;
@@ -356,16 +370,17 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// A server has done all it was asked to: clean it where that is wanted, and release it.
-    fn give_back(&mut self, entry: u32) {
+    pub(crate) fn give_back(&mut self, entry: u32) {
         let server = &self.servers[entry as usize];
         if server.side.is_spoilt() {
             return self.server_dies(entry, "unclean server");
         }
-        let id = server.pool;
-        let reset = self.room(id).and_then(|room| room.reset.clone());
-        match reset.filter(|_| !planted::is("no-reset")) {
+        if self.cannot_be_cleaned(entry) {
+            return self.server_dies(entry, "unclean server");
+        }
+        match self.reset_of(entry) {
             Some(query) => {
-                self.with_pool(id, |pool, _| pool.test(ServerId(entry)));
+                self.free_server(entry);
                 self.run_own(entry, Own::Reset, query.as_bytes());
             }
             None => self.release(entry),
@@ -389,6 +404,13 @@ impl<D: Driver, W: World> Worker<D, W> {
             || planted::is("transaction-left-behind")
         {
             return self.give_back(entry);
+        }
+        if self.servers[entry as usize].own == Some(Own::Probe)
+            && client.side.is_between()
+            && !self.servers[entry as usize].side.is_spoilt()
+        {
+            // It goes on by itself once it has answered.
+            return self.free_server(entry);
         }
         let reason = match why {
             Why::Text(text) => text.clone(),
@@ -419,12 +441,24 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// The server has the client's settings: what it said may follow.
     pub(crate) fn vars_set(&mut self, entry: u32) {
-        let Some(client) = self.servers[entry as usize].client else { return };
+        let server = &mut self.servers[entry as usize];
+        let Some(client) = server.client else { return };
+        let Some(known) = self.clients.get(client.0 as usize) else { return };
+        server.side.trail.took(&known.side);
+        if known.card.proving {
+            return self.settings_taken(client.0, entry);
+        }
         self.send_held(client.0, entry);
     }
 
     /// A client's settings were refused: its queries would run with others.
-    pub(crate) fn vars_refused(&mut self, entry: u32) {
+    pub(crate) fn vars_refused(&mut self, entry: u32, error: &[u8]) {
+        let slot = self.servers[entry as usize].client.map(|client| client.0);
+        if let Some(slot) = slot
+            && self.clients.get(slot as usize).is_some_and(|client| client.card.proving)
+        {
+            return self.not_proven(slot, entry, error);
+        }
         self.server_dies(entry, "client settings were refused by the server");
     }
 

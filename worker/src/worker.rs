@@ -1,6 +1,6 @@
 //! One core's loop: what is done, what it means, what to do about it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -10,7 +10,7 @@ use auth::{Derived, JobKey};
 use config::Database;
 use io::{Buf, Conn, Done, Driver, Listener, Tuning};
 use pool::{Action, Duration, Instant, PoolId, WorkerId};
-use session::{Flow, Statements};
+use session::{Asked, Flow, Readings, Statements};
 use slab::Slab;
 
 use crate::ask::Asks;
@@ -89,6 +89,9 @@ pub struct Worker<D: Driver, W> {
     pub(crate) closed_some: bool,
     /// What a client just said, on its way to the server that it may be given at once.
     pub(crate) fresh: Option<(u32, Buf)>,
+    /// What clients asked for at login, for all who ask for the same.
+    pub(crate) asked: HashSet<Arc<Asked>>,
+    pub(crate) asked_sweep_at: usize,
 }
 
 /// Who is at the other end of a connection.
@@ -114,7 +117,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         site: Arc<Site>,
     ) -> Self {
         let now = world.now();
-        let statements = Statements::new(commons.statements.clone());
+        let statements = Statements::new(commons.statements.clone(), Readings::new(session::read));
         let mut worker = Self {
             driver,
             world,
@@ -156,6 +159,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             carrying: false,
             closed_some: false,
             fresh: None,
+            asked: HashSet::new(),
+            asked_sweep_at: 0,
             site,
         };
         worker.tune();

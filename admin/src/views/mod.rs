@@ -7,6 +7,7 @@ mod fds;
 mod lists;
 mod memory;
 mod peers;
+mod pins;
 mod pools;
 mod sockets;
 mod state;
@@ -34,6 +35,7 @@ pub enum View {
     OldStats,
     PeerPools,
     Peers,
+    Pins,
     Pools,
     Servers,
     Sockets,
@@ -65,6 +67,8 @@ pub enum Need {
     Dns,
     State,
     Fds,
+    /// With the zone.
+    Pins,
 }
 
 /// A row of the table of views.
@@ -148,7 +152,7 @@ const VERSION: Sheet = Sheet {
     about: "The version of PgBouncer that this program stands in for.",
 };
 
-pub(crate) static SHEETS: [Sheet; 22] = [
+pub(crate) static SHEETS: [Sheet; 23] = [
     sockets::ACTIVE_SOCKETS,
     sockets::CLIENTS,
     config::CONFIG,
@@ -161,6 +165,7 @@ pub(crate) static SHEETS: [Sheet; 22] = [
     memory::MEM,
     peers::PEER_POOLS,
     peers::PEERS,
+    pins::PINS,
     pools::POOLS,
     sockets::SERVERS,
     sockets::SOCKETS,

@@ -220,7 +220,7 @@ fn server_socket_state(state: ServerState) -> Option<&'static str> {
 
 impl Zone {
     /// `2026-07-01 12:00:00 CEST`.
-    fn time(&self, unix_s: i64) -> String {
+    pub(super) fn time(&self, unix_s: i64) -> String {
         const DAY_S: i64 = 86_400;
         let local_s = unix_s.saturating_add(self.offset_s.into());
         let (year, month, day) = date(local_s.div_euclid(DAY_S));

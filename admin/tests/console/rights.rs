@@ -17,6 +17,7 @@ const STATS_MAY: &[&str] = &[
     "SHOW MEM",
     "SHOW PEER_POOLS",
     "SHOW PEERS",
+    "SHOW PINS",
     "SHOW POOLS",
     "SHOW SERVERS",
     "SHOW SOCKETS",

@@ -42,6 +42,12 @@ fn wanted() -> BTreeMap<&'static str, String> {
              sv_login i",
         ),
         ("PEERS", "peer_id i, host t, port i, pool_size i"),
+        // Ours alone.
+        (
+            "PINS",
+            "database t, user t, application_name t, client_id i, server_id i, server_pid i, \
+             reasons t, statement t, since t",
+        ),
         ("CLIENTS", SOCKET),
         ("SERVERS", SOCKET),
         ("SOCKETS", &sockets),

@@ -2,6 +2,7 @@
 //! refuse because the client would not get what it asked for.
 
 use super::{Facts, options};
+use crate::{Asked, is_plain_name};
 
 /// Parameters that are tracked per client, and so can be given at startup, in their spelling.
 pub const TRACKED: [&str; 5] =
@@ -15,30 +16,39 @@ pub struct Policy<'a> {
     /// `ignore_startup_parameters`: accepted and dropped. `options` stands for every setting
     /// inside `options`.
     pub ignored: &'a [String],
+    /// `track_session_state`: any other is the server's to judge.
+    pub follows: bool,
 }
 
 impl Policy<'_> {
-    /// The tracked parameters that the client set, in the spelling of the lists, each once. What
-    /// is given both ways counts as PostgreSQL has it: a parameter of its own beats `options`.
-    pub fn settings(&self, facts: &Facts) -> Result<Vec<(String, Vec<u8>)>, Unsupported> {
-        let mut settings = Vec::new();
+    /// What the client asks for: the tracked parameters in the spelling of the lists, and all others,
+    /// each once. What is given both ways counts as PostgreSQL has it: a parameter of its own beats
+    /// `options`.
+    pub fn settings(&self, facts: &Facts) -> Result<Asked, Unsupported> {
+        let mut asked = Asked::default();
         if let Some(text) = facts.options() {
             for (name, value) in options(text).map_err(|_| Unsupported::Switch)? {
                 if let Some(tracked) = self.tracked(&name) {
-                    set(&mut settings, tracked, &value);
-                } else if !self.ignores(&name) && !self.ignores(b"options") {
+                    set(&mut asked.vars, tracked, &value);
+                } else if self.ignores(&name) || self.ignores(b"options") {
+                } else if self.follows && is_plain_name(&name) {
+                    asked.state.ask(&name, &value);
+                } else {
                     return Err(Unsupported::InOptions(lossy(&name)));
                 }
             }
         }
         for (name, value) in facts.others() {
             if let Some(tracked) = self.tracked(name) {
-                set(&mut settings, tracked, value);
-            } else if !self.ignores(name) {
+                set(&mut asked.vars, tracked, value);
+            } else if self.ignores(name) {
+            } else if self.follows && is_plain_name(name) {
+                asked.state.ask(name, value);
+            } else {
                 return Err(Unsupported::Parameter(lossy(name)));
             }
         }
-        Ok(settings)
+        Ok(asked)
     }
 
     fn tracked(&self, name: &[u8]) -> Option<&str> {

@@ -399,10 +399,12 @@ fn the_last_of_a_repeated_parameter_counts() {
     assert_eq!((&*facts.user, &*facts.database), (&b"ann"[..], &b"ann"[..]));
     assert_eq!(facts.application_name(), Some(&b"two"[..]));
     assert_eq!(facts.parameters.len(), 5, "all are kept, in order");
-    let settings = Policy { extra: &[], ignored: &[] }.settings(&facts).expect("all tracked");
+    let settings =
+        Policy { extra: &[], ignored: &[], follows: false }.settings(&facts).expect("all tracked");
     let want = [("DateStyle", "ISO"), ("TimeZone", "CET"), ("application_name", "two")];
     let want = want.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
-    assert!(settings.len() == 3 && want.iter().all(|pair| settings.contains(pair)), "{settings:?}");
+    let vars = &settings.vars;
+    assert!(vars.len() == 3 && want.iter().all(|pair| vars.contains(pair)), "{vars:?}");
 }
 
 /// What a pooler cannot keep per client, it must not seem to grant.
@@ -412,8 +414,8 @@ fn parameters_nobody_tracks_are_refused_unless_ignored() {
         let own = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
         let facts = facts(&startup(0, &[(b"user", b"ann"), parameter]));
         let (extra, ignored) = (own(extra), own(ignored));
-        let settings = Policy { extra: &extra, ignored: &ignored }.settings(&facts);
-        settings.map(|list| list.len()).map_err(|unsupported| unsupported.to_string())
+        let settings = Policy { extra: &extra, ignored: &ignored, follows: false }.settings(&facts);
+        settings.map(|asked| asked.vars.len()).map_err(|unsupported| unsupported.to_string())
     };
     let digits = (&b"extra_float_digits"[..], &b"2"[..]);
     let refusal = Err("unsupported startup parameter: extra_float_digits".to_string());

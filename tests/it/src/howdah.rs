@@ -121,6 +121,12 @@ impl Setup {
         setup
     }
 
+    /// A setting that only Howdah knows.
+    #[must_use]
+    pub fn own(self, name: &str, value: impl Display) -> Self {
+        if subject() == Subject::PgBouncer { self } else { self.set(name, value) }
+    }
+
     /// A line of `[pgbouncer]`.
     #[must_use]
     pub fn set(mut self, name: &str, value: impl Display) -> Self {

@@ -282,8 +282,11 @@ fn d06_a_server_is_not_reused_before_the_cancel_connection_has_ended() {
             None => {}
         }
     });
-    let howdah =
-        Setup::new().set("default_pool_size", 1).database("fake", &server.target()).start();
+    let howdah = Setup::new()
+        .set("default_pool_size", 1)
+        .own("track_session_state", 0)
+        .database("fake", &server.target())
+        .start();
     let login = howdah.login("app", PASSWORD, "fake");
     let (mut cancelled, mut next) = (login.enter(), login.enter());
     cancelled.send(&query("slow"));
@@ -317,6 +320,7 @@ fn d07_a_cancel_that_the_server_never_takes_leaves_the_others_served() {
         _ => guest.stall(),
     });
     let setup = Setup::new().set("default_pool_size", 2).set("cancel_wait_timeout", 1);
+    let setup = setup.own("track_session_state", 0);
     let mut howdah = setup.database("fake", &server.target()).start();
     let login = howdah.login("app", PASSWORD, "fake");
     let (mut slow, mut other) = (login.enter(), login.enter());

@@ -351,8 +351,11 @@ fn e06_a_refusal_does_not_hurt_a_pool_that_has_servers() {
             guest.send(&fake::error("FATAL", "53300", "sorry, too many clients already"));
         }
     });
-    let howdah =
-        Setup::new().set("server_login_retry", "0.3").database("fake", &server.target()).start();
+    let howdah = Setup::new()
+        .own("track_session_state", 0)
+        .set("server_login_retry", "0.3")
+        .database("fake", &server.target())
+        .start();
     let login = howdah.login("app", PASSWORD, "fake");
     let (mut slow, mut waiting) = (login.enter(), login.enter());
     slow.send(&query("slow"));

@@ -179,6 +179,8 @@ fn cve_2025_12819_nothing_of_a_clients_is_on_the_connection_that_asks() {
         .set("pool_mode", "transaction")
         .set("workers", 1)
         .set("track_extra_parameters", "search_path")
+        // Else the temporary table would keep the only server.
+        .own("track_session_state", 0)
         .set("default_pool_size", 1)
         .database("forced", &format!("{} user={}", town.postgres.target(&town.db), town.asker))
         .database_also("shop", "auth_dbname=forced")
@@ -209,6 +211,8 @@ fn the_connect_query_still_holds_after_a_lookup() {
         .setup()
         .set("default_pool_size", 1)
         .set("workers", 1)
+        // What the asker sets is left on the server, to be cleaned away before a lookup.
+        .own("track_session_state", 0)
         .database_also("shop", "connect_query='SET statement_timeout = 12345'")
         .start();
     let mut asker = howdah.login(&town.asker, PASSWORD, "shop").enter();

@@ -34,6 +34,7 @@ mod signals;
 mod smoke;
 mod sockets;
 mod startup;
+mod state;
 mod systemd;
 mod timers;
 mod tls;

@@ -373,7 +373,7 @@ fn b13_a_goodbye_in_line_does_not_leave_the_line() {
 
 #[test]
 fn b14_a_notification_to_an_idle_server_reaches_nobody_else() {
-    let world = World::pool(1);
+    let world = World::with(1, |setup| setup.own("track_session_state", 0));
     let (mut listener, mut other, mut notifier) = (world.client(), world.client(), world.direct());
     for _ in 0..10 {
         listener.run("LISTEN gossip");

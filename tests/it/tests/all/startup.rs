@@ -140,7 +140,7 @@ fn known_parameters_are_taken() {
 
 #[test]
 fn unknown_parameters_are_refused() {
-    let world = World::pool(1);
+    let world = World::with(1, |setup| setup.own("track_session_state", 0));
     for name in ["extra_float_digits", "search_path", "no_such_thing"] {
         let error = world.login().parameter(name, "1").attempt().err().expect("refused").error();
         assert_eq!((error.severity(), error.code()), ("FATAL", "08P01"));
@@ -164,8 +164,9 @@ fn ignored_parameters_are_dropped() {
 #[test]
 fn options() {
     howdah_only!("of 1.20");
-    let world =
-        World::with(1, |setup| setup.set("ignore_startup_parameters", "extra_float_digits"));
+    let world = World::with(1, |setup| {
+        setup.set("ignore_startup_parameters", "extra_float_digits").own("track_session_state", 0)
+    });
     let with = |options: &str| world.login().parameter("options", options).attempt();
     for options in [
         "-c DateStyle=German",

@@ -1,0 +1,243 @@
+//! What the text of a request may do to a session, read once and remembered.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use crate::state::{Tie, Ties};
+
+/// What a text may do, as far as it shows.
+#[derive(Debug, Default)]
+pub struct Reading {
+    pub marks: Marks,
+    /// Settings with a dot in their name that it may bring into being.
+    pub custom: Box<[Box<[u8]>]>,
+    /// How the text begins, for people.
+    pub beginning: Box<[u8]>,
+    /// How often it was seen to leave no trace, where that is all that can be said of it.
+    clean: AtomicU8,
+}
+
+impl Reading {
+    #[must_use]
+    pub fn new(marks: Marks, custom: Box<[Box<[u8]>]>) -> Self {
+        Self { marks, custom, beginning: Box::default(), clean: AtomicU8::new(0) }
+    }
+
+    /// A text that cannot be read.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self::new(Marks::ASK, Box::default())
+    }
+
+    /// Whether the server has to be asked afterwards.
+    pub(crate) fn asks(&self) -> bool {
+        self.marks.has(Marks::ASK)
+            || self.marks.has(Marks::LEARN) && self.clean.load(Relaxed) < CLEAN_ENOUGH
+    }
+
+    /// It was run, and nothing was left behind.
+    pub(crate) fn was_clean(&self) {
+        let seen = self.clean.load(Relaxed);
+        if seen < CLEAN_ENOUGH {
+            self.clean.store(seen + 1, Relaxed);
+        }
+    }
+
+    /// It was run, and something was.
+    pub(crate) fn was_not_clean(&self) {
+        self.clean.store(0, Relaxed);
+    }
+}
+
+/// So often a statement on tables has to be seen to leave nothing behind before it is believed.
+const CLEAN_ENOUGH: u8 = 2;
+
+/// What may have been done to a session since it was last asked about. Several texts add up.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Marks(u8);
+
+impl Marks {
+    /// Its settings, or what ties it to its server, may have changed: ask.
+    pub const ASK: Self = Self(1);
+    /// As `ASK`, by what the text itself does not show: a trigger, a rule, a view. What it was seen
+    /// to do it will do again.
+    pub const LEARN: Self = Self(1 << 1);
+    /// Settings may have gone back to what they were at login.
+    pub const RESETS: Self = Self(1 << 2);
+    pub const LOAD: Self = Self(1 << 3);
+    pub const SEED: Self = Self(1 << 4);
+    /// It reads what a sequence last gave this session.
+    pub const SEQUENCE: Self = Self(1 << 5);
+
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The ties that no probe shows.
+    pub(crate) fn ties(self) -> Ties {
+        let mut ties = Ties::default();
+        for (mark, tie) in
+            [(Self::LOAD, Tie::Load), (Self::SEED, Tie::Seed), (Self::SEQUENCE, Tie::Sequence)]
+        {
+            if self.has(mark) {
+                ties.add(tie);
+            }
+        }
+        ties
+    }
+}
+
+/// Reads texts, and remembers what it read for as long as there is room.
+pub struct Readings {
+    read: Read,
+    /// What was used lately, and what was used before that: when the one is full it takes the other's
+    /// place, so that what is used stays and nothing has to be counted.
+    young: HashMap<Box<[u8]>, Arc<Reading>>,
+    old: HashMap<Box<[u8]>, Arc<Reading>>,
+    young_bytes: usize,
+    /// The text at hand, less its literals.
+    shape: Vec<u8>,
+}
+
+/// How a text is read.
+pub type Read = fn(&[u8]) -> Reading;
+
+/// Bytes of text that each half of the memory holds.
+const HALF_BYTES: usize = 1 << 20;
+/// What an entry takes besides its text.
+const ENTRY_BYTES: usize = 256;
+/// So much of a text is kept for people to recognise it by.
+const BEGINNING_MAX: usize = 100;
+/// Longer texts are read, but not remembered.
+const TEXT_MAX: usize = 64 * 1024;
+
+impl Readings {
+    #[must_use]
+    pub fn new(read: Read) -> Self {
+        Self { read, young: HashMap::new(), old: HashMap::new(), young_bytes: 0, shape: Vec::new() }
+    }
+
+    /// What is known of `text`, or of one that differs from it by its literals only, where nothing can
+    /// depend on these.
+    pub fn of(&mut self, text: &[u8]) -> Arc<Reading> {
+        let mut shape = mem::take(&mut self.shape);
+        let has_shape = text.len() <= TEXT_MAX && crate::shape::of(text, &mut shape);
+        let reading = if has_shape { self.of_shape(text, &shape) } else { self.exactly(text) };
+        self.shape = shape;
+        reading
+    }
+
+    fn of_shape(&mut self, text: &[u8], shape: &[u8]) -> Arc<Reading> {
+        if let Some(known) = self.known(shape) {
+            return known;
+        }
+        let reading = self.exactly(text);
+        // What is asked for may stand in a literal: the name of a setting.
+        if !reading.marks.has(Marks::ASK) {
+            self.keep(shape.into(), &reading);
+        }
+        reading
+    }
+
+    fn exactly(&mut self, text: &[u8]) -> Arc<Reading> {
+        if let Some(known) = self.known(text) {
+            return known;
+        }
+        let mut reading = (self.read)(text);
+        if !reading.marks.is_none() {
+            reading.beginning = text.get(..BEGINNING_MAX).unwrap_or(text).into();
+        }
+        let reading = Arc::new(reading);
+        if reading.marks.has(Marks::ASK) && text.len() <= TEXT_MAX {
+            self.keep(text.into(), &reading);
+        }
+        reading
+    }
+
+    fn known(&mut self, key: &[u8]) -> Option<Arc<Reading>> {
+        if let Some(known) = self.young.get(key) {
+            return Some(Arc::clone(known));
+        }
+        let (key, reading) = self.old.remove_entry(key)?;
+        self.keep(key, &reading);
+        Some(reading)
+    }
+
+    fn keep(&mut self, key: Box<[u8]>, reading: &Arc<Reading>) {
+        if self.young_bytes + key.len() + ENTRY_BYTES > HALF_BYTES {
+            (self.old, self.young_bytes) = (mem::take(&mut self.young), 0);
+        }
+        self.young_bytes += key.len() + ENTRY_BYTES;
+        self.young.insert(key, Arc::clone(reading));
+    }
+}
+
+impl std::fmt::Debug for Readings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Readings").field("texts", &(self.young.len() + self.old.len())).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_stays_and_what_is_not_goes() {
+        let mut readings = Readings::new(|_| Reading::unknown());
+        let kept = readings.of(b"kept");
+        for index in 0..100 {
+            readings.of(&[b'A'; TEXT_MAX].map(|x| x + index % 26 + 32 * (index / 26 % 2)));
+            assert!(Arc::ptr_eq(&kept, &readings.of(b"kept")));
+        }
+        assert!(readings.young.len() + readings.old.len() <= 2 * HALF_BYTES / TEXT_MAX + 2);
+    }
+
+    /// Millions of texts that differ in their numbers only are read once.
+    #[test]
+    fn literals_make_no_difference_where_they_cannot() {
+        let mut readings = Readings::new(|_| Reading::new(Marks::LEARN, Box::default()));
+        let one = readings.of(b"select a from t where b = 17");
+        assert!(Arc::ptr_eq(&one, &readings.of(b"select a from t where b = 4711")));
+        assert!(!Arc::ptr_eq(&one, &readings.of(b"select a from u where b = 17")));
+        let mut readings = Readings::new(|_| Reading::unknown());
+        let one = readings.of(b"select f('a.b')");
+        assert!(!Arc::ptr_eq(&one, &readings.of(b"select f('a.c')")));
+        assert!(Arc::ptr_eq(&one, &readings.of(b"select f('a.b')")));
+    }
+
+    /// A statement on a table is believed after it was seen twice; one seen to do something is not.
+    #[test]
+    fn clean_statements_are_learnt() {
+        let reading = Reading::new(Marks::LEARN, Box::default());
+        reading.was_clean();
+        assert!(reading.asks());
+        reading.was_not_clean();
+        reading.was_clean();
+        assert!(reading.asks());
+        reading.was_clean();
+        assert!(!reading.asks());
+        let unknown = Reading::unknown();
+        unknown.was_clean();
+        unknown.was_clean();
+        assert!(unknown.asks(), "what cannot be read is never believed");
+    }
+}

@@ -1,0 +1,174 @@
+//! What a text says of what it may do to a session.
+
+use sql::{Act, Discarded, States, Touch};
+
+use crate::reading::{Marks, Reading};
+use crate::state::{CUSTOM_MAX, is_plain_name};
+use crate::vars::is_always_tracked;
+
+/// Kinds of state that a probe finds.
+const FOUND: States = States::SETTINGS
+    .union(States::ROLE)
+    .union(States::STATEMENTS)
+    .union(States::CURSORS)
+    .union(States::CHANNELS)
+    .union(States::TEMPORARY)
+    .union(States::LOCKS);
+
+/// Longest name of a setting that is looked for: PostgreSQL cuts identifiers there.
+const NAME_MAX: usize = 63;
+
+/// Longer texts are not read: a worker has no time for them, and asking the server afterwards costs
+/// less.
+const READ_MAX: usize = 16 * 1024;
+
+/// Read `text`, as PostgreSQL would.
+#[must_use]
+pub fn read(text: &[u8]) -> Reading {
+    if text.len() > READ_MAX {
+        return Reading::new(Marks::ASK.and(Marks::RESETS), dotted_names(text));
+    }
+    let reading = sql::Reading::of(text, true);
+    let mut marks = Marks::default();
+    let mut names_custom = false;
+    if reading.unread.is_some() {
+        marks = Marks::ASK.and(Marks::RESETS);
+        names_custom = true;
+    }
+    for statement in &reading.statements {
+        let changes = statement.makes | statement.ends;
+        if statement.touch == Touch::Unknown {
+            marks = marks.and(Marks::ASK).and(Marks::RESETS);
+            names_custom = true;
+        } else if statement.touch == Touch::Ordinary {
+            marks = marks.and(Marks::LEARN);
+        }
+        let reported = !statement.acts.is_empty() && statement.acts.iter().all(is_reported);
+        if changes.intersects(FOUND) && !reported {
+            marks = marks.and(Marks::ASK);
+        }
+        if changes.contains(States::SETTINGS) {
+            names_custom |= !reported;
+        }
+        if statement.makes.intersects(States::LIBRARIES | States::BACKEND) {
+            marks = marks.and(Marks::LOAD);
+        }
+        if statement.makes.contains(States::SEED) {
+            marks = marks.and(Marks::SEED);
+        }
+        if statement.reads.contains(States::SEQUENCES) {
+            marks = marks.and(Marks::SEQUENCE);
+        }
+        if statement.acts.iter().any(resets) {
+            marks = marks.and(Marks::ASK).and(Marks::RESETS);
+        }
+    }
+    let custom = if names_custom { dotted_names(text) } else { Box::default() };
+    Reading::new(marks, custom)
+}
+
+/// Whether all that an act does is to set what the server reports by itself.
+fn is_reported(act: &Act) -> bool {
+    matches!(act, Act::Set(setting) if is_always_tracked(setting.name.as_bytes()))
+}
+
+/// Whether an act may lead a setting back to what it was at login.
+fn resets(act: &Act) -> bool {
+    match act {
+        Act::Reset(_) | Act::ResetAll | Act::Discard(Discarded::All) | Act::Do | Act::Call(_) => {
+            true
+        }
+        Act::Set(setting) => matches!(setting.value, sql::Value::Default),
+        _ => false,
+    }
+}
+
+/// All that could be names of custom settings, wherever they stand: in a SET, in a string that
+/// `set_config` is given, in the body of a function. One too many costs a look, one too few a leak.
+fn dotted_names(text: &[u8]) -> Box<[Box<[u8]>]> {
+    let mut names: Vec<Box<[u8]>> = Vec::new();
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$');
+    for word in text.split(|byte| !is_part(byte)) {
+        let starts = word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
+        let dotted = word.contains(&b'.') && !word.ends_with(b".") && word.len() <= NAME_MAX;
+        if starts && dotted && is_plain_name(word) {
+            let name = word.to_ascii_lowercase().into();
+            if !names.contains(&name) && names.len() < CUSTOM_MAX {
+                names.push(name);
+            }
+        }
+    }
+    names.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks(text: &str) -> Marks {
+        read(text.as_bytes()).marks
+    }
+
+    #[test]
+    fn what_cannot_matter_costs_nothing() {
+        for text in [
+            "select 1",
+            "begin",
+            "commit",
+            "rollback to a",
+            "",
+            "set application_name = 'x'",
+            "SET TIME ZONE 'UTC'",
+            "set local work_mem = '1MB'",
+            "show all",
+            "select pg_catalog.now()",
+        ] {
+            assert!(marks(text).is_none(), "{text}: {:?}", marks(text));
+        }
+    }
+
+    #[test]
+    fn what_makes_state_asks() {
+        for text in [
+            "set work_mem = '1MB'",
+            "/* x */ SeT search_path to a, b",
+            "select set_config('a.b', 'c', false)",
+            "select 1; set role bob",
+            "create temp table t(i int)",
+            "select pg_advisory_lock(1)",
+            "listen x",
+            "prepare p as select 1",
+            "declare c cursor with hold for select 1",
+            "do $$ begin perform 1; end $$",
+            "select my_function()",
+            "discard all",
+            "reset all",
+            "no such thing",
+        ] {
+            assert!(marks(text).has(Marks::ASK), "{text}: {:?}", marks(text));
+        }
+        assert!(marks("discard all").has(Marks::RESETS) && marks("reset x").has(Marks::RESETS));
+        assert!(marks("load 'x'").has(Marks::LOAD));
+        assert!(marks("select setseed(0.5)").has(Marks::SEED));
+        assert!(marks("select lastval()").has(Marks::SEQUENCE));
+    }
+
+    #[test]
+    fn tables_are_learnt() {
+        for text in ["select * from t", "insert into t values ($1)", "update t set a = 1"] {
+            assert_eq!(marks(text), Marks::LEARN, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_custom_settings_are_found_wherever_they_stand() {
+        let names = |text: &str| {
+            let custom = read(text.as_bytes()).custom;
+            custom.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("set App.X = 1"), ["app.x"]);
+        assert_eq!(names("select set_config('app.y', $1, false)"), ["app.y"]);
+        assert_eq!(names("do $$ begin perform set_config('a.b', '', false); end $$"), ["a.b"]);
+        assert!(names("select a.b from a").is_empty());
+    }
+}

@@ -1,0 +1,238 @@
+//! What a server's session is set to, and what may have been done to it since that was known.
+
+use std::sync::Arc;
+
+use crate::reading::{Marks, Reading};
+use crate::state::{CUSTOM_MAX, Probed, State, Tie, Ties};
+use crate::{ClientSide, Tracked, Vars};
+
+/// Statements of one transaction that are learnt from at once; the others are the next time.
+const LEARNERS_MAX: usize = 16;
+
+/// The session state of one server.
+#[derive(Debug, Default)]
+pub struct Trail {
+    /// As far as it is known; `None`: as a new session.
+    pub state: Option<Arc<State>>,
+    pub ties: Ties,
+    marks: Marks,
+    /// What ran last that may have changed something.
+    culprit: Option<Arc<Reading>>,
+    hurried: bool,
+    /// What ran since the last probe and can be learnt from.
+    learners: Vec<Arc<Reading>>,
+    /// Settings with a dot in their name that were ever set on it: they are never gone again.
+    custom: Vec<Box<[u8]>>,
+}
+
+/// What a client asked for at login.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Asked {
+    /// Tracked parameters.
+    pub vars: Vec<(String, Vec<u8>)>,
+    /// All others.
+    pub state: State,
+}
+
+impl Trail {
+    /// A text is run.
+    pub(crate) fn mark(&mut self, reading: &Arc<Reading>) {
+        if reading.marks.is_none() {
+            return;
+        }
+        self.marks = self.marks.and(reading.marks.without(Marks::LEARN));
+        for name in &reading.custom {
+            self.know(name);
+        }
+        if reading.marks.has(Marks::ASK) && self.ties.is_none() {
+            self.culprit = Some(Arc::clone(reading));
+        }
+        if reading.marks.has(Marks::LEARN) && reading.asks() {
+            self.marks = self.marks.and(Marks::LEARN);
+            if self.learners.len() < LEARNERS_MAX {
+                self.learners.push(Arc::clone(reading));
+            }
+        }
+    }
+
+    /// How the text begins that brought about what ties it, as far as that is known.
+    #[must_use]
+    pub fn culprit(&self) -> &[u8] {
+        self.culprit.as_ref().map_or(b"", |reading| &reading.beginning)
+    }
+
+    /// Something was run that nobody has read.
+    pub(crate) fn mark_unknown(&mut self) {
+        self.marks = self.marks.and(Marks::ASK);
+    }
+
+    fn know(&mut self, name: &[u8]) {
+        if self.custom.iter().any(|known| **known == *name) {
+            return;
+        }
+        if self.custom.len() < CUSTOM_MAX {
+            self.custom.push(name.into());
+        } else {
+            self.ties.add(Tie::Unknown);
+        }
+    }
+
+    /// Ask again, whatever was run.
+    pub fn doubt(&mut self) {
+        self.mark_unknown();
+    }
+
+    /// It could not be asked: whoever it serves keeps it until it can be.
+    pub fn give_up(&mut self) {
+        self.marks = Marks::default();
+        self.hurried = false;
+        self.learners.clear();
+        self.ties.add(Tie::Unknown);
+    }
+
+    /// Whether its state has to be asked for before anybody else is served.
+    #[must_use]
+    pub fn is_doubtful(&self) -> bool {
+        !self.marks.is_none()
+    }
+
+    /// Whether the last question was not answered in time.
+    #[must_use]
+    pub fn is_hurried(&self) -> bool {
+        self.hurried
+    }
+
+    /// The question was cut off by a time limit of the session's own: it is asked again, without one.
+    pub fn hurry(&mut self) {
+        self.hurried = true;
+    }
+
+    /// Append the query that asks.
+    pub fn ask(&self, out: &mut Vec<u8>) {
+        if self.hurried {
+            crate::state::suspend_limit(out);
+        }
+        let known = |name: &&[u8]| self.custom.iter().any(|custom| **custom == **name);
+        let state = self.state.iter().flat_map(|state| state.settings().map(|(name, _)| name));
+        let set = state.filter(|name| name.contains(&b'.') && !known(name));
+        crate::state::probe(self.custom.iter().map(|name| &**name).chain(set), out);
+    }
+
+    /// The answer to a probe: what the server, and the `client` it serves, are known to be like now.
+    /// `false`: it is no answer.
+    pub fn learn(
+        &mut self,
+        client: Option<&mut ClientSide>,
+        rows: &[Box<[u8]>],
+        tracked: &Tracked,
+        login: &[u8],
+    ) -> bool {
+        let Some(found) = Probed::read(rows.iter().map(|row| &**row), tracked, login) else {
+            return false;
+        };
+        let changed = self.state.as_deref().unwrap_or(&State::default()) != &found.state
+            || !found.ties.is_none();
+        for learner in self.learners.drain(..) {
+            if !changed {
+                learner.was_clean();
+            } else if !self.marks.has(Marks::ASK) {
+                // Whatever it was, it was one of these.
+                learner.was_not_clean();
+            }
+        }
+        for name in found.state.settings().map(|(name, _)| name) {
+            if name.contains(&b'.') {
+                self.know(name);
+            }
+        }
+        let seen_elsewhere = self.marks.ties();
+        let resets = self.marks.has(Marks::RESETS);
+        self.marks = Marks::default();
+        self.ties.renew(found.ties);
+        self.ties.renew_unseen(seen_elsewhere);
+        let state = share(&self.state, &found.state);
+        if let Some(client) = client {
+            client.state = follow(client, &found, state.as_ref(), resets.then_some(tracked));
+        }
+        self.state = state;
+        if std::mem::take(&mut self.hurried) {
+            // The limit was lifted to ask, and is not in force there now.
+            self.state = Some(found.state.without_limit().shared());
+        }
+        true
+    }
+
+    /// It was given the settings of `client`.
+    pub fn took(&mut self, client: &ClientSide) {
+        for name in client.state.iter().flat_map(|state| state.settings().map(|(name, _)| name)) {
+            if name.contains(&b'.') {
+                self.know(name);
+            }
+        }
+        self.state.clone_from(&client.state);
+    }
+
+    /// `DISCARD ALL` was run on it: it is as a new session, as far as that goes.
+    pub fn discarded(&mut self) {
+        self.state = None;
+        self.marks = Marks::default();
+        self.ties.renew(Ties::default());
+        self.learners.clear();
+    }
+
+    /// Whether it can never be anybody else's.
+    #[must_use]
+    pub fn is_for_life(&self) -> bool {
+        self.ties.has(Tie::Load)
+            || self.ties.has(Tie::Seed)
+            || self.marks.ties().has(Tie::Load)
+            || self.marks.ties().has(Tie::Seed)
+    }
+}
+
+/// The same state again is the same allocation, so that the next comparison is of two addresses.
+fn share(known: &Option<Arc<State>>, found: &State) -> Option<Arc<State>> {
+    match known {
+        _ if found.is_default() => None,
+        Some(known) if **known == *found => Some(Arc::clone(known)),
+        _ => Some(found.clone().shared()),
+    }
+}
+
+/// What the client's session is set to, where the server was found to be set like this. What is as in
+/// a new session goes back to what the client asked for at login.
+fn follow(
+    client: &mut ClientSide,
+    found: &Probed,
+    state: Option<&Arc<State>>,
+    resets: Option<&Tracked>,
+) -> Option<Arc<State>> {
+    let Some(asked) = client.asked.clone() else { return state.cloned() };
+    if let Some(tracked) = resets {
+        for (name, value) in &asked.vars {
+            let at = tracked.position(name.as_bytes());
+            if at.is_some_and(|at| !found.tracked.contains(&at)) {
+                client.vars.set(name.as_bytes(), value);
+            }
+        }
+    }
+    let mut whole = found.state.clone();
+    whole.fall_back_on(&asked.state);
+    match state {
+        Some(state) if **state == whole => Some(Arc::clone(state)),
+        None if whole.is_default() => None,
+        _ => Some(whole.shared()),
+    }
+}
+
+/// Append to `out` one query that makes a session as `server` has it into that of `client`. `false`,
+/// and nothing is appended, if it is so already.
+pub fn adapt(client: &ClientSide, server: &Vars, trail: &Trail, out: &mut Vec<u8>) -> bool {
+    let differs = crate::differing(&client.vars, server, out);
+    let none = State::default();
+    let [from, to] = [&trail.state, &client.state].map(|state| state.as_deref().unwrap_or(&none));
+    if std::ptr::eq(from, to) {
+        return differs;
+    }
+    crate::state::restore(from, to, out) || differs
+}

@@ -1,0 +1,359 @@
+//! Session state in transaction mode: nothing of one client's shows at another, and nothing of its own is lost.
+
+use harness::say::{bind, execute, parse, sync};
+use harness::{Raw, World, eventually};
+
+/// Two clients of one server.
+fn two(world: &World) -> (Raw, Raw) {
+    (world.client(), world.client())
+}
+
+/// Every setting that a user may set in a session, to something else than it is.
+fn settings(world: &World) -> Vec<(String, String)> {
+    let query = "SELECT name, CASE vartype WHEN 'bool' THEN CASE setting WHEN 'on' THEN 'off' ELSE 'on' END \
+                 WHEN 'enum' THEN enumvals[CASE WHEN enumvals[1] = setting THEN 2 ELSE 1 END] \
+                 ELSE (CASE WHEN setting = max_val THEN setting::float8 - 1 ELSE setting::float8 + 1 END)::text END \
+                 FROM pg_settings WHERE context = 'user' AND vartype <> 'string' \
+                 AND name !~ 'transaction_|debug_|trace_|log_|statement_timeout|client_min|zero_damaged|ignore_|idle_' \
+                 AND (vartype <> 'real' OR max_val::float8 > setting::float8 + 1) ORDER BY name";
+    let rows = world.direct().run(query).rows();
+    let text = |cell: &Option<String>| cell.clone().expect("no NULL");
+    rows.iter().map(|row| (text(&row[0]), text(&row[1]))).collect()
+}
+
+#[test]
+fn a01_no_setting_leaks_and_none_is_lost() {
+    howdah_only!("it tracks six");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    let settings = settings(&world);
+    assert!(settings.len() > 80, "{}", settings.len());
+    let mut set = Vec::new();
+    for (name, value) in settings {
+        let usual = bob.value(&format!("SHOW {name}"));
+        if ann.query(&format!("SET {name} = '{value}'")).error().is_some() {
+            continue;
+        }
+        let own = ann.value(&format!("SHOW {name}"));
+        assert_eq!(bob.value(&format!("SHOW {name}")), usual, "{name}");
+        set.push((name, own));
+    }
+    assert!(set.len() > 80, "{}", set.len());
+    for (name, own) in &set {
+        assert_eq!(ann.value(&format!("SHOW {name}")), *own, "{name}");
+        bob.run("SELECT 1");
+    }
+}
+
+#[test]
+fn a02_a_setting_made_within_a_transaction_is_the_clients() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    for sql in ["BEGIN", "SELECT 1", "SET statement_timeout = '5s'", "COMMIT"] {
+        ann.run(sql);
+    }
+    assert_eq!(bob.value("SHOW statement_timeout"), "0");
+    assert_eq!(ann.value("SHOW statement_timeout"), "5s");
+}
+
+#[test]
+fn a03_a_rollback_takes_settings_back() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    ann.run("SET lock_timeout = 1000");
+    let stories: [(&[&str], &str); 5] = [
+        (&["BEGIN", "SET lock_timeout = 2000", "ROLLBACK"], "1s"),
+        (&["BEGIN", "RESET lock_timeout", "ROLLBACK"], "1s"),
+        (&["BEGIN", "SAVEPOINT a", "SET lock_timeout = 3000", "ROLLBACK TO a", "COMMIT"], "1s"),
+        (&["BEGIN", "SAVEPOINT a", "SET lock_timeout = 4000", "RELEASE a", "COMMIT"], "4s"),
+        (&["BEGIN", "SET LOCAL lock_timeout = 5000", "COMMIT"], "4s"),
+    ];
+    for (story, left) in stories {
+        for sql in story {
+            ann.run(sql);
+        }
+        assert_eq!(bob.value("SHOW lock_timeout"), "0", "{story:?}");
+        assert_eq!(ann.value("SHOW lock_timeout"), left, "{story:?}");
+    }
+    ann.run("BEGIN");
+    ann.run("SET lock_timeout = 6000");
+    assert!(ann.query("SELECT 1/0").error().is_some());
+    ann.run("COMMIT");
+    assert_eq!(bob.value("SHOW lock_timeout"), "0");
+    assert_eq!(ann.value("SHOW lock_timeout"), "4s");
+}
+
+#[test]
+fn a06_set_config_in_any_disguise() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let direct = "CREATE FUNCTION hidden(text) RETURNS void LANGUAGE plpgsql AS \
+                  $$ BEGIN PERFORM set_config('work_mem', $1, false); END $$; \
+                  CREATE TABLE t (i int); \
+                  CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS \
+                  $$ BEGIN PERFORM set_config('work_mem', '96MB', false); RETURN NEW; END $$; \
+                  CREATE TRIGGER fires BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION fires(); \
+                  GRANT ALL ON t TO app";
+    world.direct().run(direct);
+    let (mut ann, mut bob) = two(&world);
+    let usual = bob.value("SHOW work_mem");
+    let mut expect = |ann: &mut Raw, value: &str, how: &str| {
+        assert_eq!(bob.value("SHOW work_mem"), usual, "{how}");
+        assert_eq!(ann.value("SHOW work_mem"), value, "{how}");
+    };
+    for (sql, value) in [
+        ("/* x */ sEt WORK_MEM to '91MB'", "91MB"),
+        ("SELECT 1; SET work_mem = '92MB'; SELECT 2", "92MB"),
+        ("SELECT set_config('work_mem', '93MB', false)", "93MB"),
+        ("SELECT hidden('94MB')", "94MB"),
+        ("DO $$ BEGIN SET work_mem = '95MB'; END $$", "95MB"),
+        ("INSERT INTO t VALUES (1)", "96MB"),
+        ("WITH a AS (SELECT set_config('work_mem', '97MB', false)) SELECT * FROM a", "97MB"),
+    ] {
+        ann.run(sql);
+        expect(&mut ann, value, sql);
+    }
+    let bound = [
+        parse("", "SELECT set_config($1, $2, false)"),
+        bind("", "", &["work_mem", "98MB"]),
+        execute("", 0),
+        sync(),
+    ];
+    ann.ask(&bound.concat());
+    expect(&mut ann, "98MB", "bound parameters");
+}
+
+#[test]
+fn a08_roles_stay_with_who_took_them() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let role = format!("role_of_{}", world.db);
+    world.direct().run(&format!("CREATE ROLE {role}; GRANT {role} TO app"));
+    let (mut ann, mut bob) = two(&world);
+    ann.run(&format!("SET ROLE {role}"));
+    for _ in 0..3 {
+        assert_eq!(bob.value("SELECT current_user || session_user"), "appapp");
+        assert_eq!(ann.value("SELECT current_user"), role);
+    }
+    ann.run("RESET ALL");
+    assert_eq!(ann.value("SELECT current_user"), role, "RESET ALL spares it");
+    ann.run("RESET ROLE");
+    assert_eq!(ann.value("SELECT current_user"), "app");
+    ann.leave();
+    world.direct().run(&format!("REVOKE {role} FROM app; DROP ROLE {role}"));
+}
+
+#[test]
+fn a09_custom_settings_are_their_clients() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    ann.run("SET app.tenant = 'ann'");
+    assert_eq!(bob.value("SELECT coalesce(current_setting('app.tenant', true), '')"), "");
+    bob.run("SELECT set_config('app.tenant', 'bob', false)");
+    for _ in 0..3 {
+        assert_eq!(ann.value("SHOW app.tenant"), "ann");
+        assert_eq!(bob.value("SHOW app.tenant"), "bob");
+    }
+}
+
+#[test]
+fn a10_values_survive_any_number_of_switches() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    let hostile = [
+        "",
+        "\"$user\", public",
+        "a,\"b c\",\"d\"\"e\"",
+        "'; DROP TABLE t; --",
+        "back\\slash \\' quote",
+        "Grüße, \u{1f418}",
+        "$$ $1 %s",
+    ];
+    for value in hostile {
+        let literal = value.replace('\'', "''");
+        let searchable =
+            ann.query(&format!("SELECT set_config('search_path', '{literal}', false)"));
+        ann.run(&format!("SELECT set_config('app.thing', '{literal}', false)"));
+        for _ in 0..20 {
+            assert_eq!(bob.value("SHOW search_path"), "\"$user\", public");
+            if searchable.error().is_none() {
+                assert_eq!(ann.value("SHOW search_path"), value);
+            }
+            assert_eq!(ann.value("SHOW app.thing"), value);
+        }
+    }
+}
+
+#[test]
+fn a11_a_reset_leads_back_to_the_login() {
+    howdah_only!("it refuses such parameters");
+    let world = World::pool(1);
+    let mut ann = world
+        .login()
+        .parameter("work_mem", "71MB")
+        .parameter("options", "-c lock_timeout=7s -c TimeZone=Asia/Tokyo")
+        .enter();
+    let mut bob = world.client();
+    let mut is_as_at_login = |ann: &mut Raw, after: &str| {
+        bob.run("SELECT 1");
+        assert_eq!(ann.value("SHOW work_mem"), "71MB", "{after}");
+        assert_eq!(ann.value("SHOW lock_timeout"), "7s", "{after}");
+        assert_eq!(ann.value("SHOW TimeZone"), "Asia/Tokyo", "{after}");
+    };
+    is_as_at_login(&mut ann, "the login");
+    for reset in ["RESET ALL", "DISCARD ALL", "RESET work_mem", "SET work_mem TO DEFAULT"] {
+        ann.run("SET work_mem = '1MB'");
+        ann.run("SET TimeZone = 'UTC'");
+        ann.run(reset);
+        if !reset.ends_with("ALL") {
+            ann.run("RESET TimeZone");
+        }
+        is_as_at_login(&mut ann, reset);
+    }
+}
+
+#[test]
+fn a12_startup_parameters_are_postgresqls_to_judge() {
+    howdah_only!("it refuses them all");
+    let world = World::pool(1);
+    for (name, value, code) in [
+        ("extra_float_digits", "1", None),
+        ("search_path", "nowhere", None),
+        ("no_such_thing", "1", Some("42704")),
+        ("work_mem", "lots", Some("22023")),
+        ("options", "-c enable_seqscan=maybe", Some("22023")),
+    ] {
+        for _ in 0..2 {
+            let attempt = world.login().parameter(name, value).attempt();
+            let error = attempt.err().map(|refused| refused.error());
+            let told = error.as_ref().map(|error| (error.severity(), error.code()));
+            assert_eq!(told, code.map(|code| ("FATAL", code)), "{name}={value}");
+        }
+    }
+    assert_eq!(world.client().value("SHOW enable_seqscan"), "on");
+}
+
+/// What exists on one server only keeps its client there, for as long as it exists.
+#[test]
+fn a13_what_cannot_follow_pins() {
+    howdah_only!("it leaks");
+    let world = World::pool(2);
+    let pid = "SELECT pg_backend_pid()";
+    for (reason, begin, check, end) in [
+        (
+            "temporary table",
+            "CREATE TEMP TABLE mine AS SELECT 1",
+            "SELECT * FROM mine",
+            "DROP TABLE mine",
+        ),
+        ("advisory lock", "SELECT pg_advisory_lock(4711)", pid, "SELECT pg_advisory_unlock(4711)"),
+        ("holdable cursor", "DECLARE c CURSOR WITH HOLD FOR SELECT 1", "FETCH c", "CLOSE c"),
+        ("prepared statement", "PREPARE p AS SELECT 1", "EXECUTE p", "DEALLOCATE p"),
+        ("listen", "LISTEN ears", pid, "UNLISTEN ears"),
+        ("temporary table", "SELECT 1 AS i INTO TEMP mine", "SELECT * FROM mine", "DISCARD ALL"),
+    ] {
+        let (mut ann, mut bob) = two(&world);
+        ann.run(begin);
+        let server = ann.value(pid);
+        for _ in 0..5 {
+            assert_ne!(bob.value(pid), server, "{begin}");
+            assert!(ann.query(check).error().is_none(), "{begin}");
+            assert_eq!(ann.value(pid), server, "{begin}");
+        }
+        assert_eq!(world.howdah.rows("SHOW PINS", &[("database", "shop")], "reasons"), [reason]);
+        ann.run(end);
+        eventually("it is free again", || {
+            world.howdah.rows("SHOW PINS", &[("database", "shop")], "reasons").is_empty()
+        });
+        assert!(bob.query("SELECT * FROM pg_temp.mine").error().is_some());
+    }
+}
+
+/// A client that leaves takes everything with it.
+#[test]
+fn a14_who_leaves_leaves_nothing() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    for begin in [
+        "SET work_mem = '77MB'",
+        "CREATE TEMP TABLE mine (i int)",
+        "SELECT pg_advisory_lock(1)",
+        "PREPARE p AS SELECT 1",
+        "LISTEN ears",
+        "SELECT setseed(0.5)",
+    ] {
+        let mut ann = world.client();
+        ann.run(begin);
+        ann.leave();
+        let mut bob = world.client();
+        let clean = "SELECT count(*) FROM pg_settings WHERE source = 'session' AND name <> 'application_name'";
+        assert_eq!(bob.value(clean), "0", "{begin}");
+        assert_eq!(bob.value("SELECT count(*) FROM pg_prepared_statements WHERE from_sql"), "0");
+        assert_eq!(bob.value("SELECT count(*) FROM pg_listening_channels()"), "0", "{begin}");
+        let locks =
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()";
+        assert_eq!(bob.value(locks), "0", "{begin}");
+        assert!(bob.query("SELECT * FROM pg_temp.mine").error().is_some(), "{begin}");
+    }
+}
+
+/// Clients whose states are equal cost nothing more than those that have none.
+#[test]
+fn a20_equal_states_are_not_set_again() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    for client in [&mut ann, &mut bob] {
+        client.run("SET work_mem = '55MB'");
+        client.run("SELECT 1");
+    }
+    let before = world.statements().len();
+    for _ in 0..50 {
+        ann.run("SELECT 1");
+        bob.run("SELECT 1");
+    }
+    let statements = world.statements();
+    assert_eq!(statements.len() - before, 100, "{:?}", &statements[before..]);
+}
+
+#[test]
+fn what_the_connect_query_sets_is_where_everybody_begins() {
+    howdah_only!("it leaks");
+    let world = World::with(1, |setup| {
+        setup.database_also("shop", "connect_query='SET work_mem = ''44MB'''")
+    });
+    let (mut ann, mut bob) = two(&world);
+    for _ in 0..3 {
+        assert_eq!(ann.value("SHOW work_mem"), "44MB");
+        ann.run("SET lock_timeout = 1");
+        assert_eq!(bob.value("SHOW work_mem"), "44MB");
+        assert_eq!(bob.value("SHOW lock_timeout"), "0");
+    }
+}
+
+/// A limit of the client's own does not keep the pooler from asking.
+#[test]
+fn a_short_statement_timeout_does_not_blind_the_pooler() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    for _ in 0..5 {
+        ann.query("SET statement_timeout = 1");
+        assert_eq!(bob.value("SHOW statement_timeout"), "0");
+        assert_eq!(ann.value("SHOW statement_timeout"), "1ms");
+        ann.query("SET statement_timeout = 0");
+    }
+}
+
+#[test]
+fn it_can_be_switched_off() {
+    howdah_only!("it cannot be switched on");
+    let world = World::with(1, |setup| setup.set("track_session_state", 0));
+    let (mut ann, mut bob) = two(&world);
+    ann.run("SET work_mem = '33MB'");
+    assert_eq!(bob.value("SHOW work_mem"), "33MB");
+}

@@ -1,0 +1,310 @@
+//! Session state on its way: what a transaction left on its server is found out before the two part,
+//! and given to the next server before the client's next transaction.
+
+use std::mem;
+use std::sync::Arc;
+
+use io::Driver;
+use pool::ServerId;
+use session::{Asked, Own, State, Trail};
+
+use crate::client;
+use crate::end::Why;
+use crate::log::Level;
+use crate::worker::Worker;
+use crate::world::World;
+
+/// What makes a server as new, as far as its process can be made so.
+pub(crate) const DISCARD: &str = "DISCARD ALL";
+
+/// Start-up settings of one pool that are remembered as having been taken.
+const PROVEN_MAX: usize = 1024;
+
+impl<D: Driver, W: World> Worker<D, W> {
+    /// A server has done its part for `slot`: they part, unless something ties them, or it is not
+    /// known yet whether anything does.
+    pub(crate) fn part(&mut self, slot: u32, entry: u32) {
+        let server = &self.servers[entry as usize];
+        if server.side.is_spoilt() {
+            self.unlink(slot, entry);
+            return self.give_back(entry);
+        }
+        if server.side.trail.is_doubtful() && !planted::is("state-unasked") {
+            return self.probe(entry);
+        }
+        if server.side.trail.ties.is_none() {
+            self.unlink(slot, entry);
+            self.give_back(entry);
+        }
+    }
+
+    fn probe(&mut self, entry: u32) {
+        let mut query = Vec::new();
+        self.servers[entry as usize].side.trail.ask(&mut query);
+        self.run_own(entry, Own::Probe, &query);
+    }
+
+    /// The query of ours that waits for cancels to be over.
+    pub(crate) fn postponed(&self, entry: u32) -> Option<(Own, Vec<u8>)> {
+        let server = &self.servers[entry as usize];
+        let query = match server.own? {
+            Own::Reset => self.reset_of(entry)?.into_bytes(),
+            Own::Probe => {
+                let mut query = Vec::new();
+                server.side.trail.ask(&mut query);
+                query
+            }
+            // Not on a server that has just worked.
+            _ => return None,
+        };
+        server.own.map(|own| (own, query))
+    }
+
+    /// What is to be run on `entry` before it serves somebody else.
+    pub(crate) fn reset_of(&self, entry: u32) -> Option<String> {
+        let server = &self.servers[entry as usize];
+        let trail = &server.side.trail;
+        let unclean = trail.is_doubtful() || !trail.ties.is_none();
+        let reset = self.room(server.pool).and_then(|room| room.reset.as_deref());
+        match reset.filter(|_| !planted::is("no-reset")) {
+            Some(query) => Some(query.to_owned()),
+            None => (unclean && !planted::is("ties-left-behind")).then(|| DISCARD.to_owned()),
+        }
+    }
+
+    /// A server was reset.
+    pub(crate) fn was_reset(&mut self, entry: u32) {
+        let query = self.reset_of(entry);
+        let text = query.as_deref().unwrap_or_default().trim().trim_end_matches(';');
+        if text.trim_end().eq_ignore_ascii_case(DISCARD) {
+            self.servers[entry as usize].side.trail.discarded();
+        }
+    }
+
+    /// A probe was answered.
+    pub(crate) fn probed(&mut self, entry: u32, error: Option<&[u8]>, rows: &[Box<[u8]>]) {
+        let server = &mut self.servers[entry as usize];
+        server.own = None;
+        let slot = server.client.map(|client| client.0);
+        let client = slot.and_then(|slot| self.clients.get_mut(slot as usize));
+        let login = self.rooms.get(server.pool.0 as usize).and_then(Option::as_deref);
+        let login = login.map(|room| room.user.clone()).unwrap_or_default();
+        let tracked = &self.site.tracked;
+        let was_tied = !server.side.trail.ties.is_none();
+        let side = client.map(|client| &mut client.side);
+        let timed_out = error.is_some_and(|body| wire::ErrorFields::new(body).code() == b"57014");
+        if timed_out && !server.side.trail.is_hurried() {
+            server.side.trail.hurry();
+            return self.probe(entry);
+        }
+        let known =
+            error.is_none() && server.side.trail.learn(side, rows, tracked, login.as_bytes());
+        if error.is_none() && !known {
+            // No PostgreSQL, or a proxy that thinks for itself: what cannot be asked is not followed.
+            self.stop_following(entry);
+        } else if !known {
+            server.side.trail.give_up();
+            let text = error.map_or("".into(), |body| {
+                String::from_utf8_lossy(wire::ErrorFields::new(body).message())
+            });
+            let text = text.into_owned();
+            self.log_server(entry, Level::Warning, format_args!("session probe failed: {text}"));
+        }
+        if mem::take(&mut self.servers[entry as usize].new) {
+            return self.baseline_known(entry);
+        }
+        let Some(slot) = slot else { return self.give_back(entry) };
+        if self.clients[slot as usize].card.proving {
+            return self.was_proven(slot, entry);
+        }
+        let ties = self.servers[entry as usize].side.trail.ties;
+        if ties.is_none() {
+            self.servers[entry as usize].pinned = None;
+            return self.parted(slot, entry);
+        }
+        if !was_tied {
+            self.servers[entry as usize].pinned = Some(self.world.wall_us() / 1_000_000);
+            self.log_client(slot, Level::Log, format_args!("pinned to its server: {ties}"));
+        }
+        // A RESET may have led back to what the client asked for at login, and not the server's own.
+        self.adapt(slot, entry);
+    }
+
+    /// Whether what clients leave on `entry` is looked at.
+    pub(crate) fn follows(&self, entry: u32) -> bool {
+        let pool = self.servers[entry as usize].pool;
+        self.room(pool).is_some_and(|room| room.rules.watches())
+    }
+
+    /// Whether `entry` can never be as new again.
+    pub(crate) fn cannot_be_cleaned(&self, entry: u32) -> bool {
+        let server = &self.servers[entry as usize];
+        let trail = &server.side.trail;
+        let unclean = trail.is_doubtful() || !trail.ties.is_none();
+        // Its connect_query would have to be run again.
+        let prepared = unclean
+            && self.room(server.pool).is_some_and(|room| room.database.connect_query.is_some());
+        trail.is_for_life() || prepared
+    }
+
+    /// What a `connect_query` made of a new server is what its clients begin with.
+    pub(crate) fn ask_baseline(&mut self, entry: u32) {
+        let server = &mut self.servers[entry as usize];
+        server.new = true;
+        server.side.trail.doubt();
+        self.probe(entry);
+    }
+
+    fn baseline_known(&mut self, entry: u32) {
+        let server = &mut self.servers[entry as usize];
+        // What ties every client to its server ties none to this one.
+        server.side.trail.ties = session::Ties::default();
+        let (pool, state) = (server.pool, server.side.trail.state.clone());
+        self.commons.memory().baselines.insert(pool, state);
+        self.server_is_ready(entry);
+    }
+
+    /// What a client begins with: what its pool's servers are made to be.
+    pub(crate) fn baseline(&self, pool: pool::PoolId) -> Option<Arc<State>> {
+        self.room(pool)?.database.connect_query.as_ref()?;
+        self.commons.memory().baselines.get(&pool).cloned().flatten()
+    }
+
+    fn stop_following(&mut self, entry: u32) {
+        let server = &mut self.servers[entry as usize];
+        server.side.trail = Trail::default();
+        let pool = server.pool;
+        let Some(room) = self.room_mut(pool) else { return };
+        if mem::replace(&mut room.rules.follows, false) {
+            let name = room.name.clone();
+            self.log(
+                Level::Warning,
+                format_args!(
+                    "servers of {name} do not say what their sessions are set to: session state \
+                     stays behind there"
+                ),
+            );
+        }
+    }
+
+    /// Whether the server of `slot` has to be given its settings first; then that is under way.
+    pub(crate) fn adapt(&mut self, slot: u32, entry: u32) -> bool {
+        let client = &mut self.clients[slot as usize];
+        let server = &self.servers[entry as usize];
+        let mut query = Vec::new();
+        let side = &server.side;
+        if session::adapt(&client.side, &side.vars, &side.trail, &mut query) {
+            self.run_own(entry, Own::Set, &query);
+            return true;
+        }
+        // Equal ones are shared from now on.
+        client.side.state.clone_from(&side.trail.state);
+        false
+    }
+
+    /// Nothing ties them any more. What the client said meanwhile stands in line like anybody's.
+    fn parted(&mut self, slot: u32, entry: u32) {
+        if self.clients[slot as usize].leaving {
+            return self.client_leaves(slot, Why::CloseRequest);
+        }
+        self.unlink(slot, entry);
+        let held = mem::take(&mut self.clients[slot as usize].held);
+        self.give_back(entry);
+        if !held.is_empty() {
+            self.client_said(slot, held.into());
+        }
+        self.regulate(slot);
+    }
+
+    /// A client asked for settings at login that nobody has asked for before: see whether its server
+    /// takes them.
+    pub(crate) fn prove(&mut self, slot: u32, entry: u32, asked: &Arc<Asked>) {
+        let client = &mut self.clients[slot as usize];
+        client.card.proving = true;
+        client.side.vars = self.servers[entry as usize].side.vars.clone();
+        for (name, value) in &asked.vars {
+            client.side.vars.set(name.as_bytes(), value);
+        }
+        client.side.state = Some(asked.state.clone().shared());
+        if !self.adapt(slot, entry) {
+            self.was_proven(slot, entry);
+        }
+    }
+
+    /// The server took them. How it spells them only a probe tells.
+    pub(crate) fn settings_taken(&mut self, slot: u32, entry: u32) {
+        self.servers[entry as usize].side.trail.doubt();
+        debug_assert!(self.clients[slot as usize].card.proving);
+        self.probe(entry);
+    }
+
+    fn was_proven(&mut self, slot: u32, entry: u32) {
+        let client = &mut self.clients[slot as usize];
+        client.card.proving = false;
+        let (asked, state) = (client.side.asked.clone(), client.side.state.clone());
+        let pool = client.pool;
+        if let (Some(asked), Some(room)) = (asked, self.room_mut(pool)) {
+            if room.proven.len() >= PROVEN_MAX {
+                room.proven.clear();
+            }
+            room.proven.insert(asked.state.clone(), state);
+        }
+        self.servers[entry as usize].client = None;
+        self.give_back(entry);
+        self.let_in(slot);
+    }
+
+    /// The server refused what a client asked for at login: the client hears it as PostgreSQL would
+    /// have said it. The server is as it was.
+    pub(crate) fn not_proven(&mut self, slot: u32, entry: u32, error: &[u8]) {
+        self.servers[entry as usize].client = None;
+        self.clients[slot as usize].state = client::State::Idle;
+        self.give_back(entry);
+        self.client_leaves(slot, Why::Server(fatal_of(error).into()));
+    }
+
+    /// What a client asked for at login, as one value for all who ask for the same.
+    pub(crate) fn share_asked(&mut self, asked: Asked) -> Option<Arc<Asked>> {
+        if asked == Asked::default() {
+            return None;
+        }
+        if let Some(known) = self.asked.get(&asked) {
+            return Some(known.clone());
+        }
+        if self.asked.len() >= self.asked_sweep_at {
+            self.asked.retain(|asked| Arc::strong_count(asked) > 1);
+            self.asked_sweep_at = (2 * self.asked.len()).max(1024);
+        }
+        let asked = Arc::new(asked);
+        self.asked.insert(asked.clone());
+        Some(asked)
+    }
+
+    /// Whether the settings that a client asks for are known to be good, and what they then are.
+    pub(crate) fn proven(&self, slot: u32, asked: &Asked) -> Option<Option<Arc<State>>> {
+        if asked.state.is_default() {
+            return Some(None);
+        }
+        let room = self.room(self.clients[slot as usize].pool)?;
+        room.proven.get(&asked.state).cloned()
+    }
+
+    /// Give `entry` to the pool, linked to nobody.
+    pub(crate) fn free_server(&mut self, entry: u32) {
+        let id = self.servers[entry as usize].pool;
+        self.with_pool(id, |pool, _| pool.test(ServerId(entry)));
+    }
+}
+
+/// The body of an ERROR, as a FATAL.
+fn fatal_of(error: &[u8]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(error.len());
+    for (kind, value) in wire::ErrorFields::new(error) {
+        body.push(kind);
+        let value = if matches!(kind, b'S' | b'V') { b"FATAL" } else { value };
+        body.extend_from_slice(value);
+        body.push(0);
+    }
+    body.push(0);
+    body
+}
