@@ -68,7 +68,7 @@ fn prepare(ini: &Path) -> Result<(), String> {
         .filter(|(_, value)| !value.is_empty())
         .collect();
     let vars = with_file(vars)?;
-    let directory = ini.parent().unwrap_or(Path::new("."));
+    let directory = ini.parent().unwrap_or_else(|| Path::new("."));
     let target = Target::of(&vars)?;
     let userlist =
         vars.get("AUTH_FILE").map_or_else(|| directory.join("userlist.txt"), PathBuf::from);

@@ -87,6 +87,12 @@ pub(crate) struct Start {
     pub(crate) verbose: u32,
 }
 
+fn random_number() -> Result<u64, String> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| format!("no random numbers: {error}"))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
 impl Steward {
     /// Start everything.
     pub(crate) fn start(start: Start, sink: Arc<Sink>, mut pen: Pen) -> Result<Self, String> {
@@ -109,10 +115,7 @@ impl Steward {
         let name = opened.first().map_or("", |opened| opened.name);
         let (boxes, inboxes): (Vec<_>, Vec<_>) =
             opened.iter().map(|opened| LetterBox::new(opened.waker.clone())).unzip();
-        let mut rand = [0; 8];
-        getrandom::fill(&mut rand).map_err(|error| format!("no random numbers: {error}"))?;
-        let rand = u64::from_le_bytes(rand);
-        let commons = Arc::new(Commons::new(boxes, rand));
+        let commons = Arc::new(Commons::new(boxes, random_number()?));
         let paths = doors.iter().filter_map(|door| door.path.clone()).collect();
         let mut doors = Some(doors);
         let epoch = Instant::now();

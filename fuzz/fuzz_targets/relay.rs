@@ -38,11 +38,12 @@ fuzz_target!(|play: Play| {
         prepared_bytes: 1 << 16,
         packet_max: 1 << 20,
         pqexec: true,
+        follows: play.mode >= 128,
     };
     let vars = Vars::new(&Tracked::default());
     let mut statements = Statements::new(
         Arc::new(session::Registry::new(42)),
-        session::Readings::new(session::read),
+        session::read,
     );
     let mut clients = [ClientSide::new(vars.clone()), ClientSide::new(vars.clone())];
     let mut server = ServerSide::new(vars);

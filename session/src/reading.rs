@@ -1,9 +1,11 @@
 //! What the text of a request may do to a session, read once and remembered.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use hashbrown::HashMap;
 
 use crate::state::{Tie, Ties};
 
@@ -105,13 +107,29 @@ impl Marks {
     }
 }
 
+type Known = HashMap<Box<[u8]>, Arc<Reading>, Seed>;
+
+/// What makes the hashes nobody's to choose: texts come from strangers.
+#[derive(Clone, Copy, Debug)]
+struct Seed(u64);
+
+impl BuildHasher for Seed {
+    type Hasher = DefaultHasher;
+
+    fn build_hasher(&self) -> DefaultHasher {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.0);
+        hasher
+    }
+}
+
 /// Reads texts, and remembers what it read for as long as there is room.
 pub struct Readings {
     read: Read,
     /// What was used lately, and what was used before that: when the one is full it takes the other's
     /// place, so that what is used stays and nothing has to be counted.
-    young: HashMap<Box<[u8]>, Arc<Reading>>,
-    old: HashMap<Box<[u8]>, Arc<Reading>>,
+    young: Known,
+    old: Known,
     young_bytes: usize,
     /// The text at hand, less its literals.
     shape: Vec<u8>,
@@ -131,8 +149,9 @@ const TEXT_MAX: usize = 64 * 1024;
 
 impl Readings {
     #[must_use]
-    pub fn new(read: Read) -> Self {
-        Self { read, young: HashMap::new(), old: HashMap::new(), young_bytes: 0, shape: Vec::new() }
+    pub fn new(read: Read, seed: u64) -> Self {
+        let known = || Known::with_hasher(Seed(seed));
+        Self { read, young: known(), old: known(), young_bytes: 0, shape: Vec::new() }
     }
 
     /// What is known of `text`, or of one that differs from it by its literals only, where nothing can
@@ -183,7 +202,8 @@ impl Readings {
 
     fn keep(&mut self, key: Box<[u8]>, reading: &Arc<Reading>) {
         if self.young_bytes + key.len() + ENTRY_BYTES > HALF_BYTES {
-            (self.old, self.young_bytes) = (mem::take(&mut self.young), 0);
+            let empty = Known::with_hasher(*self.young.hasher());
+            (self.old, self.young_bytes) = (mem::replace(&mut self.young, empty), 0);
         }
         self.young_bytes += key.len() + ENTRY_BYTES;
         self.young.insert(key, Arc::clone(reading));
@@ -202,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_is_used_stays_and_what_is_not_goes() {
-        let mut readings = Readings::new(|_| Reading::unknown());
+        let mut readings = Readings::new(|_| Reading::unknown(), 7);
         let kept = readings.of(b"kept");
         for index in 0..100 {
             readings.of(&[b'A'; TEXT_MAX].map(|x| x + index % 26 + 32 * (index / 26 % 2)));
@@ -214,11 +234,11 @@ mod tests {
     /// Millions of texts that differ in their numbers only are read once.
     #[test]
     fn literals_make_no_difference_where_they_cannot() {
-        let mut readings = Readings::new(|_| Reading::new(Marks::LEARN, Box::default()));
+        let mut readings = Readings::new(|_| Reading::new(Marks::LEARN, Box::default()), 7);
         let one = readings.of(b"select a from t where b = 17");
         assert!(Arc::ptr_eq(&one, &readings.of(b"select a from t where b = 4711")));
         assert!(!Arc::ptr_eq(&one, &readings.of(b"select a from u where b = 17")));
-        let mut readings = Readings::new(|_| Reading::unknown());
+        let mut readings = Readings::new(|_| Reading::unknown(), 7);
         let one = readings.of(b"select f('a.b')");
         assert!(!Arc::ptr_eq(&one, &readings.of(b"select f('a.c')")));
         assert!(Arc::ptr_eq(&one, &readings.of(b"select f('a.b')")));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use hashbrown::HashTable;
 
-use crate::{Reading, Readings};
+use crate::{Read, Reading, Readings};
 
 /// What every name on a server begins with.
 pub(crate) const PREFIX: &[u8] = b"PGBOUNCER_";
@@ -87,7 +87,8 @@ impl Registry {
 
 impl Statements {
     #[must_use]
-    pub fn new(registry: Arc<Registry>, readings: Readings) -> Self {
+    pub fn new(registry: Arc<Registry>, read: Read) -> Self {
+        let readings = Readings::new(read, registry.seed());
         Self { met: Table::new(registry.seed()), registry, readings }
     }
 
@@ -181,12 +182,8 @@ fn hash(seed: u64, query: &[u8], types: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn readings() -> Readings {
-        Readings::new(|_| Reading::unknown())
-    }
-
     fn statements() -> Statements {
-        Statements::new(Arc::new(Registry::new(7)), readings())
+        Statements::new(Arc::new(Registry::new(7)), |_| Reading::unknown())
     }
 
     #[test]
@@ -203,8 +200,8 @@ mod tests {
     fn workers_agree_on_names() {
         let registry = Arc::new(Registry::new(7));
         let (mut here, mut there) = (
-            Statements::new(registry.clone(), readings()),
-            Statements::new(registry.clone(), readings()),
+            Statements::new(registry.clone(), |_| Reading::unknown()),
+            Statements::new(registry.clone(), |_| Reading::unknown()),
         );
         let first = here.intern(b"select 1", b"");
         there.intern(b"select 2", b"");

@@ -130,7 +130,8 @@ impl Trail {
         let Some(found) = Probed::read(rows.iter().map(|row| &**row), tracked, login) else {
             return false;
         };
-        let changed = self.state.as_deref().unwrap_or(&State::default()) != &found.state
+        let changed = self.state.as_deref()
+            != Some(&found.state).filter(|state| !state.is_default())
             || !found.ties.is_none();
         for learner in self.learners.drain(..) {
             if !changed {

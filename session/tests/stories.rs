@@ -30,10 +30,7 @@ impl Pair {
             client: ClientSide::new(vars.clone()),
             server: ServerSide::new(vars),
             backend: Backend::new(&[]),
-            statements: Statements::new(
-                Arc::new(session::Registry::new(1)),
-                session::Readings::new(session::read),
-            ),
+            statements: Statements::new(Arc::new(session::Registry::new(1)), session::read),
             rules,
             flow: Flow::default(),
         }

@@ -104,7 +104,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.stop_following(entry);
         } else if !known {
             server.side.trail.give_up();
-            let text = error.map_or("".into(), |body| {
+            let text = error.map_or_else(Default::default, |body| {
                 String::from_utf8_lossy(wire::ErrorFields::new(body).message())
             });
             let text = text.into_owned();

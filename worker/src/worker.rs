@@ -10,7 +10,7 @@ use auth::{Derived, JobKey};
 use config::Database;
 use io::{Buf, Conn, Done, Driver, Listener, Tuning};
 use pool::{Action, Duration, Instant, PoolId, WorkerId};
-use session::{Asked, Flow, Readings, Statements};
+use session::{Asked, Flow, Statements};
 use slab::Slab;
 
 use crate::ask::Asks;
@@ -117,7 +117,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         site: Arc<Site>,
     ) -> Self {
         let now = world.now();
-        let statements = Statements::new(commons.statements.clone(), Readings::new(session::read));
+        let statements = Statements::new(commons.statements.clone(), session::read);
         let mut worker = Self {
             driver,
             world,

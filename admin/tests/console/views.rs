@@ -18,7 +18,12 @@ const SOCKET: &str = "type t, user t, database t, replication t, state t, addr t
 const BUFFERS: &str = ", recv_pos i, pkt_pos i, pkt_remain i, send_pos i, send_remain i, \
     pkt_avail i, send_avail i";
 
+/// Ours alone.
+const PINS: &str = "database t, user t, application_name t, client_id i, server_id i, \
+    server_pid i, reasons t, statement t, since t";
+
 /// As PgBouncer answers: t text, i int4, q int8, N numeric, b bytea.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn wanted() -> BTreeMap<&'static str, String> {
     let sockets = format!("{SOCKET}{BUFFERS}");
     let lists = [
@@ -42,12 +47,7 @@ fn wanted() -> BTreeMap<&'static str, String> {
              sv_login i",
         ),
         ("PEERS", "peer_id i, host t, port i, pool_size i"),
-        // Ours alone.
-        (
-            "PINS",
-            "database t, user t, application_name t, client_id i, server_id i, server_pid i, \
-             reasons t, statement t, since t",
-        ),
+        ("PINS", PINS),
         ("CLIENTS", SOCKET),
         ("SERVERS", SOCKET),
         ("SOCKETS", &sockets),

@@ -126,10 +126,7 @@ impl World {
         let mut dice = Dice(seed);
         Self {
             rules,
-            statements: Statements::new(
-                Arc::new(session::Registry::new(seed)),
-                session::Readings::new(session::read),
-            ),
+            statements: Statements::new(Arc::new(session::Registry::new(seed)), session::read),
             clients: plans.iter().map(Client::new).collect(),
             servers: (0..servers).map(|_| Server::new()).collect(),
             flow: Flow::default(),
