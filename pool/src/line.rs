@@ -16,14 +16,7 @@ pub(crate) struct Line {
 struct Seat {
     since: Instant,
     flavour: u32,
-    /// How many behind it, while it was the head, went first.
-    overtaken: u8,
 }
-
-/// So far down the line somebody is looked for whom a server suits as it is.
-const NEAR: usize = 16;
-/// So often the head of the line lets somebody go first.
-const OVERTAKEN_MAX: u8 = 8;
 
 impl Line {
     pub(crate) const fn new() -> Self {
@@ -44,7 +37,7 @@ impl Line {
 
     /// `client`, who is not in line, joins at the end.
     pub(crate) fn join(&mut self, client: ClientId, flavour: u32, now: Instant) {
-        let seat = Seat { since: now, flavour, overtaken: 0 };
+        let seat = Seat { since: now, flavour };
         let at = self.seats.insert(client.0, seat, &mut self.order);
         self.untold = self.untold.or(Some(at));
     }
@@ -62,25 +55,6 @@ impl Line {
     pub(crate) fn pop(&mut self) -> Option<ClientId> {
         let last = planted::is("last-come-first-served");
         let at = if last { self.order.last()? } else { self.order.first()? };
-        let client = ClientId(self.seats.number(at));
-        self.remove(at);
-        Some(client)
-    }
-
-    /// Whom a server of this flavour suits goes: the head, or somebody near it who wants just that. The
-    /// head is passed over a few times at most.
-    pub(crate) fn pop_near(&mut self, flavour: u32) -> Option<ClientId> {
-        let head = self.order.first()?;
-        let seat = self.seats[head];
-        if seat.flavour == flavour || seat.overtaken >= OVERTAKEN_MAX {
-            return self.pop();
-        }
-        let suits = |at: &At| self.seats[*at].flavour == flavour;
-        let found = self.seats.iter(&self.order).take(NEAR).find(suits);
-        let Some(at) = found else {
-            return self.pop();
-        };
-        self.seats[head].overtaken += 1;
         let client = ClientId(self.seats.number(at));
         self.remove(at);
         Some(client)

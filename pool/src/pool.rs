@@ -571,7 +571,7 @@ impl Pool {
         }
         while let Some(flavour) = self.line.flavour()
             && let Some(at) = self.fresh_like(flavour, now)
-            && let Some(client) = self.line.pop_near(self.servers[at].flavour)
+            && let Some(client) = self.line.pop()
         {
             self.link(at, client, out);
         }
@@ -617,7 +617,7 @@ impl Pool {
                 self.give(at, to, out);
                 return false;
             }
-            if let Some(client) = self.line.pop_near(self.servers[at].flavour) {
+            if let Some(client) = self.line.pop() {
                 self.link(at, client, out);
                 self.show_line();
                 return true;
