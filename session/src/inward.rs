@@ -312,7 +312,12 @@ impl Inward<'_> {
             // A server without a request to refuse says this only when it is about to go.
             self.heard.fatal = true;
             self.server.spoilt = true;
-            self.pass(message);
+            // Behind the answer to a question of ours it is ours to deal with: the client has asked
+            // for nothing here yet, or no longer.
+            if self.flow.owned.is_empty() {
+                self.heard.told = self.client.is_some();
+                self.pass(message);
+            }
             return;
         };
         let what = head.what;
@@ -329,6 +334,7 @@ impl Inward<'_> {
             self.skip(what);
         }
         let code = fields.code();
+        self.heard.told = self.client.is_some();
         match name {
             Some(name) => self.name_error(message.body, &name, code),
             None => self.pass(message),

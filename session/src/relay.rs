@@ -27,6 +27,8 @@ pub struct Heard {
     pub left_open: bool,
     /// A FATAL error: the server is about to hang up.
     pub fatal: bool,
+    /// The client was told of it.
+    pub told: bool,
     /// The goodbye was among the client's bytes that had been held back.
     pub terminate: bool,
 }

@@ -130,6 +130,32 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.adapt(slot, entry);
     }
 
+    /// A server died before it was told anything of its client's: the client gets another.
+    pub(crate) fn try_another(&mut self, entry: u32) {
+        let slot = self.servers[entry as usize].client.take();
+        self.server_dies(entry, "server conn crashed?");
+        let Some(slot) = slot.map(|client| client.0) else { return };
+        let now = self.now;
+        let Some(client) = self.clients.get_mut(slot as usize) else { return };
+        client.since = now;
+        let waiting_for = if client.card.proving {
+            client::WaitingFor::Welcome
+        } else {
+            client::WaitingFor::Query
+        };
+        client.card.proving = false;
+        if waiting_for == client::WaitingFor::Query && client.held.is_empty() {
+            // It was taken out of the line meanwhile, by a cancel.
+            client.state = client::State::Idle;
+            return;
+        }
+        client.state = client::State::Waiting(waiting_for);
+        let (pool, flavour) = (client.pool, client.side.flavour());
+        self.with_pool(pool, |pool, out| {
+            pool.acquire_like(pool::ClientId(slot), flavour, now, out);
+        });
+    }
+
     /// Whether what clients leave on `entry` is looked at.
     pub(crate) fn follows(&self, entry: u32) -> bool {
         let pool = self.servers[entry as usize].pool;

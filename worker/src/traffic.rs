@@ -253,6 +253,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             Err(fault) => return self.server_broke(entry, &fault),
         };
         self.count(entry, slot);
+        if heard.fatal && self.servers[entry as usize].own == Some(Own::Set) {
+            self.flow.owned.clear();
+            return self.try_another(entry);
+        }
         if !self.flow.owned.is_empty() {
             for Owned { kind, error, found, rows } in mem::take(&mut self.flow.owned) {
                 match found {
@@ -271,7 +275,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 .server_dies(entry, "transaction blocks not allowed in statement pooling mode");
         }
         if heard.fatal && !planted::is("fatal-ignored") {
-            self.servers[entry as usize].said_why = true;
+            self.servers[entry as usize].said_why = heard.told;
             return self.server_dies(entry, "server conn crashed?");
         }
         let Some(slot) = slot else {
