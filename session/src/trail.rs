@@ -107,6 +107,12 @@ impl Trail {
         self.hurried = true;
     }
 
+    /// Whether it is asked only because of what might be attached to tables, and nothing ties it.
+    #[must_use]
+    pub fn only_learns(&self) -> bool {
+        self.marks == Marks::LEARN && self.ties.is_none()
+    }
+
     /// Append the query that asks.
     pub fn ask(&self, out: &mut Vec<u8>) {
         if self.hurried {

@@ -70,8 +70,12 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(client) = self.forget_server(entry) else { return };
         let server = &self.servers[entry as usize];
         let said = server.said_why || server.is_torn();
+        // Its client has had its answer, and left nothing that a text would show.
+        let spared = server.own == Some(session::Own::Probe) && server.side.trail.only_learns();
         self.hang_up_on_server(entry, reason, false);
-        if let Some(client) = client {
+        if let Some(client) = client.filter(|_| spared) {
+            self.spare(client.0);
+        } else if let Some(client) = client {
             self.client_lost_server(client.0, reason, said);
         }
     }

@@ -17,6 +17,10 @@ use crate::world::World;
 /// What makes a server as new, as far as its process can be made so.
 pub(crate) const DISCARD: &str = "DISCARD ALL";
 
+/// What a server says that does not know what it is asked: no such table, function or syntax. No client
+/// can bring that about.
+const UNKNOWN_TO_IT: [&[u8]; 4] = [b"42P01", b"42883", b"42601", b"0A000"];
+
 /// Start-up settings of one pool that are remembered as having been taken.
 const PROVEN_MAX: usize = 1024;
 
@@ -99,7 +103,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         let known =
             error.is_none() && server.side.trail.learn(side, rows, tracked, login.as_bytes());
-        if error.is_none() && !known {
+        let code = error.map(|body| wire::ErrorFields::new(body).code());
+        let cannot = code.is_none_or(|code| UNKNOWN_TO_IT.contains(&code));
+        if !known && cannot {
             // No PostgreSQL, or a proxy that thinks for itself: what cannot be asked is not followed.
             self.stop_following(entry);
         } else if !known {
@@ -134,7 +140,13 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn try_another(&mut self, entry: u32) {
         let slot = self.servers[entry as usize].client.take();
         self.server_dies(entry, "server conn crashed?");
-        let Some(slot) = slot.map(|client| client.0) else { return };
+        if let Some(slot) = slot {
+            self.spare(slot.0);
+        }
+    }
+
+    /// The server of `slot` is gone, and it is none the worse for it.
+    pub(crate) fn spare(&mut self, slot: u32) {
         let now = self.now;
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
         client.since = now;
@@ -145,8 +157,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         };
         client.card.proving = false;
         if waiting_for == client::WaitingFor::Query && client.held.is_empty() {
-            // It was taken out of the line meanwhile, by a cancel.
+            // It was taken out of the line meanwhile, by a cancel; or it has had its answer.
             client.state = client::State::Idle;
+            if client.leaving {
+                self.client_leaves(slot, Why::CloseRequest);
+            }
             return;
         }
         client.state = client::State::Waiting(waiting_for);

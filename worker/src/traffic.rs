@@ -253,9 +253,16 @@ impl<D: Driver, W: World> Worker<D, W> {
             Err(fault) => return self.server_broke(entry, &fault),
         };
         self.count(entry, slot);
-        if heard.fatal && self.servers[entry as usize].own == Some(Own::Set) {
-            self.flow.owned.clear();
-            return self.try_another(entry);
+        match self.servers[entry as usize].own {
+            Some(Own::Set) if heard.fatal => {
+                self.flow.owned.clear();
+                return self.try_another(entry);
+            }
+            Some(Own::Probe) if heard.fatal => {
+                self.flow.owned.clear();
+                return self.server_dies(entry, "server conn crashed?");
+            }
+            _ => {}
         }
         if !self.flow.owned.is_empty() {
             for Owned { kind, error, found, rows } in mem::take(&mut self.flow.owned) {

@@ -15,6 +15,7 @@ mod console;
 mod containers;
 mod copying;
 mod hba;
+mod incidents;
 mod lifecycle;
 mod limits;
 mod logging;

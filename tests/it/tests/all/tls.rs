@@ -64,6 +64,18 @@ fn every_sslmode_of_clients() {
     }
 }
 
+/// F6: a client that insists on it is bound to the channel; without TLS there is nothing to be bound to.
+#[test]
+fn f06_scram_is_bound_to_the_channel() {
+    let certificates = Certificates::new();
+    let world = World::with(1, |setup| for_clients(setup, &certificates, "prefer"));
+    let with = |settings: &str| psql(&world.howdah, settings, "SELECT 'bound'");
+    assert_eq!(with("sslmode=require channel_binding=require").as_deref(), Ok("bound"));
+    assert_eq!(with("sslmode=require channel_binding=disable").as_deref(), Ok("bound"));
+    let refused = with("sslmode=disable channel_binding=require").expect_err("nothing to bind to");
+    assert!(refused.contains("channel binding"), "{refused}");
+}
+
 #[test]
 fn clients_show_certificates() {
     let certificates = Certificates::new();
