@@ -14,7 +14,7 @@ contains() { [[ $3 == *"$2"* ]] || fail "$1" "… $2 …" "$3"; }
 
 directly() { command psql -XAtq -p "$DIRECT_PORT" -d postgres -c "$1"; }
 sleepers() {
-    directly "SELECT count(*) FROM pg_stat_activity WHERE datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'"
+    directly "SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'"
 }
 await_sleepers() { # how many
     local patience=100
@@ -27,7 +27,7 @@ await_sleeper() { await_sleepers 1; }
 await_no_sleeper() { await_sleepers 0; }
 
 kill_all() {
-    directly "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = 'shop'" >/dev/null
+    directly "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE usename = current_user AND datname = 'shop'" >/dev/null
 }
 # Once more for a while: a pooler may learn of a server's death only by using it.
 patiently() {

@@ -16,9 +16,9 @@ namespace {
 
 const bool pooled = std::string(std::getenv("THROUGH")) == "howdah";
 const std::string wrong = "SELECT * FROM nowhere";
-const std::string kill_all = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = 'shop'";
+const std::string kill_all = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE usename = current_user AND datname = 'shop'";
 const std::string sleepers =
-    "SELECT count(*) FROM pg_stat_activity WHERE datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'";
+    "SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'";
 const std::string big = "SELECT i, repeat(md5(i::text), 33) AS text FROM generate_series(1, 50000) i ORDER BY i";
 // What PostgreSQL says the checksum of big is.
 const std::string big_sum = "SELECT md5(string_agg(i || text, '' ORDER BY i)) FROM (" + big + ") big";

@@ -28,9 +28,9 @@ public final class VertxStory {
     private static final boolean POOLED = System.getenv("THROUGH").equals("howdah");
     private static final String WRONG = "SELECT * FROM nowhere";
     private static final String KILL =
-            "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = 'shop'";
+            "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE usename = current_user AND datname = 'shop'";
     private static final String SLEEPERS =
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'";
+            "SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'";
     private static final String BIG =
             "SELECT i, repeat(md5(i::text), 33) AS text FROM generate_series(1, 50000) i ORDER BY i";
     /** What PostgreSQL says the checksum of BIG is. */

@@ -9,9 +9,9 @@ const { integer, pgTable, text } = require('drizzle-orm/pg-core');
 
 const POOLED = process.env.THROUGH === 'howdah';
 const TLS = process.env.PGSSLMODE === 'require' ? { rejectUnauthorized: false } : false;
-const KILL = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = 'shop'";
+const KILL = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE usename = current_user AND datname = 'shop'";
 const SLEEPERS =
-  "SELECT count(*)::int AS seen FROM pg_stat_activity WHERE datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'";
+  "SELECT count(*)::int AS seen FROM pg_stat_activity WHERE usename = current_user AND datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'";
 const BIG = 'SELECT i, repeat(md5(i::text), 33) AS text FROM generate_series(1, 50000) i ORDER BY i';
 // What PostgreSQL says the checksum of BIG is.
 const BIG_SUM = `SELECT md5(string_agg(i || text, '' ORDER BY i)) AS seen FROM (${BIG}) big`;

@@ -10,7 +10,7 @@ DIRECT = {"port": int(os.environ["DIRECT_PORT"]), "database": "postgres"}
 CONSOLE = {"user": os.environ["CONSOLE_USER"], "database": "pgbouncer"}
 DRIVER = os.path.basename(sys.argv[0]).removeprefix("with_").removesuffix(".py")
 
-KILL = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = 'shop'"
+KILL = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE usename = current_user AND datname = 'shop'"
 SLEEPERS = (
     "SELECT count(*) FROM pg_stat_activity"
     " WHERE datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'"

@@ -19,8 +19,8 @@ import (
 
 const (
 	wrong    = "SELECT * FROM nowhere"
-	kill     = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = 'shop'"
-	sleepers = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'"
+	kill     = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE usename = current_user AND datname = 'shop'"
+	sleepers = "SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'"
 	big      = "SELECT i, repeat(md5(i::text), 33) AS text FROM generate_series(1, 50000) i ORDER BY i"
 	// What PostgreSQL says the checksum of big is.
 	bigSum = "SELECT md5(string_agg(i || text, '' ORDER BY i)) FROM (" + big + ") big"

@@ -5,9 +5,8 @@ use std::fmt::Display;
 use md5::{Digest as _, Md5};
 
 pub const WRONG: &str = "SELECT * FROM nowhere";
-pub const KILL: &str =
-    "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname = 'shop'";
-pub const SLEEPERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'";
+pub const KILL: &str = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE usename = current_user AND datname = 'shop'";
+pub const SLEEPERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND datname = 'shop' AND state = 'active' AND query LIKE 'SELECT pg_sleep(30)%'";
 pub const BIG: &str =
     "SELECT i, repeat(md5(i::text), 33) AS text FROM generate_series(1, 50000) i ORDER BY i";
 /// What PostgreSQL says the checksum of [`BIG`] is.

@@ -40,7 +40,8 @@ async fn first_steps(pool: &PgPool) {
     must_fail("an unknown table, simple", "42P01", sqlx::raw_sql(WRONG).execute(pool).await);
     let divided = sqlx::query("SELECT 1 / $1").bind(0).fetch_all(pool).await;
     must_fail("a division by zero", "22012", divided);
-    let seen: i32 = must("1 + 1", sqlx::query_scalar("SELECT 1 + $1").bind(1).fetch_one(pool).await);
+    let seen: i32 =
+        must("1 + 1", sqlx::query_scalar("SELECT 1 + $1").bind(1).fetch_one(pool).await);
     expect("the next answer", 2, seen);
     ok("an error and on");
 
@@ -105,12 +106,14 @@ async fn prepared(pool: &PgPool) {
 
 // Several statements in a message are its batch.
 async fn batch(pool: &PgPool) {
-    let several = "INSERT INTO sqlx_story VALUES (8, 'batch'); INSERT INTO sqlx_story VALUES (9, 'batch')";
+    let several =
+        "INSERT INTO sqlx_story VALUES (8, 'batch'); INSERT INTO sqlx_story VALUES (9, 'batch')";
     must("a batch", sqlx::raw_sql(several).execute(pool).await);
     let wrong = "INSERT INTO sqlx_story VALUES (10, 'batch'); SELECT 1 / 0";
     must_fail("a batch with an error", "22012", sqlx::raw_sql(wrong).execute(pool).await);
     let many: Vec<i32> = (0..1000).collect();
-    let unnest = sqlx::query("INSERT INTO sqlx_story SELECT *, 'batch' FROM unnest($1::int[])").bind(many);
+    let unnest =
+        sqlx::query("INSERT INTO sqlx_story SELECT *, 'batch' FROM unnest($1::int[])").bind(many);
     must("an array", unnest.execute(pool).await);
     let count = sqlx::query_scalar("SELECT count(*) FROM sqlx_story WHERE text = 'batch'");
     expect("rows by batches", 1002i64, must("count", count.fetch_one(pool).await));
@@ -138,7 +141,8 @@ async fn copy(pool: &PgPool) {
 async fn cancel(pool: &PgPool, direct: &mut PgConnection) {
     let strike = async {
         let began = Instant::now();
-        while must("sleepers", sqlx::query_scalar::<_, i64>(SLEEPERS).fetch_one(&mut *direct).await) == 0
+        while must("sleepers", sqlx::query_scalar::<_, i64>(SLEEPERS).fetch_one(&mut *direct).await)
+            == 0
             && began.elapsed() < Duration::from_secs(10)
         {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -197,10 +201,8 @@ async fn reconnect(pool: &PgPool, direct: &mut PgConnection) {
 
 #[tokio::main]
 async fn main() {
-    let mut direct = must(
-        "connect",
-        PgConnection::connect_with(&there("DIRECT_PORT", "postgres")).await,
-    );
+    let mut direct =
+        must("connect", PgConnection::connect_with(&there("DIRECT_PORT", "postgres")).await);
     let options = there("PGPORT", &variable("PGDATABASE"));
     let pool = must("connect", PgPoolOptions::new().max_connections(3).connect_with(options).await);
     first_steps(&pool).await;
@@ -208,7 +210,8 @@ async fn main() {
     batch(&pool).await;
     copy(&pool).await;
     cancel(&pool, &mut direct).await;
-    let sum: String = must("the checksum", sqlx::query_scalar(BIG_SUM).fetch_one(&mut direct).await);
+    let sum: String =
+        must("the checksum", sqlx::query_scalar(BIG_SUM).fetch_one(&mut direct).await);
     large(&pool, &sum).await;
     reconnect(&pool, &mut direct).await;
 }
