@@ -8,7 +8,7 @@ use control::{Callers, Mailbox, Nowhere};
 use io::Socket;
 use jiff::Zoned;
 use pool::Instant;
-use worker::{About, Case, Commons, Errand, Judge, Log, Mail, Resolution, World};
+use worker::{About, Commons, Errand, Log, Mail, Resolution, World};
 
 use crate::sink::Pen;
 use crate::steward::Task;
@@ -62,7 +62,7 @@ impl World for Outside {
             Errand::Vouch { worker, party, case } => {
                 let back = self.commons.clone();
                 let reply = move |verdict| commons.mail(worker, Mail::Vouched { party, verdict });
-                if self.mailbox.vouch(judged(case), reply).is_err() {
+                if self.mailbox.vouch(case, reply).is_err() {
                     let verdict = Err("too many are being asked about".to_owned());
                     back.mail(worker, Mail::Vouched { party, verdict });
                 }
@@ -115,14 +115,4 @@ impl World for Outside {
             Errand::Stats { line } => drop(self.steward.send(Task::Stats { line })),
         }
     }
-}
-
-/// A worker's words, in those of the slow side.
-fn judged(case: Case) -> control::Case {
-    let Case { judge, user, password, within } = case;
-    let judge = match judge {
-        Judge::Directory(directory) => control::Judge::Directory(directory),
-        Judge::System { service, from } => control::Judge::System { service, from },
-    };
-    control::Case { judge, user, password, within }
 }

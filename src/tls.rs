@@ -14,7 +14,7 @@ pub(crate) fn set_up(
     let settings = &config.settings;
     let mut errors = Vec::new();
     let read = |path: &str| std::fs::read(path);
-    let inward = match Inward::set_up(&inward(settings), &read, warnings) {
+    let inward = match Inward::set_up(&inward(settings), &read, auth::end_point, warnings) {
         Ok(fresh) if fresh.is_same(&old.inward) => old.inward.clone(),
         Ok(fresh) => fresh.into(),
         Err(error) => {

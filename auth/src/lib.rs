@@ -22,6 +22,7 @@ mod scram;
 mod secret;
 mod server;
 mod userlist;
+pub mod vouch;
 
 /// Whether two secrets are the same, in a time that tells nothing but their lengths.
 #[must_use]

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select_biased};
 use tokio::sync::mpsc;
 
 use crate::names::{Names, Nowhere, Question, Sources};
-use crate::vouch::{Case, Verdict, Vouchers};
+use crate::vouch::{Verdict, Vouchers};
 
 /// The slow side, as long as it is not stopped or dropped.
 pub struct Control {
@@ -97,7 +97,7 @@ impl Mailbox {
     /// Has somebody else look at a password.
     pub fn vouch(
         &self,
-        case: Case,
+        case: auth::vouch::Case,
         reply: impl FnOnce(Verdict) + Send + 'static,
     ) -> Result<(), Refused> {
         self.vouchers.put(case, reply)

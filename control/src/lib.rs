@@ -10,4 +10,4 @@ mod vouch;
 pub use callers::Callers;
 pub use control::{Control, Limits, Mailbox, Refused};
 pub use names::{Nowhere, Sources};
-pub use vouch::{Case, Judge, Verdict};
+pub use vouch::Verdict;

@@ -3,11 +3,9 @@
 
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 use std::{io, thread};
 
-use auth::Password;
-use auth::ldap::Directory;
+use auth::vouch::{Case, Judge};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -16,26 +14,6 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::Refused;
 use crate::directory;
-
-/// One password, and who is to look at it.
-pub struct Case {
-    pub judge: Judge,
-    pub user: String,
-    pub password: Password,
-    /// Then nobody wants to know any more.
-    pub within: Duration,
-}
-
-/// Who is asked.
-#[derive(Clone, Debug)]
-pub enum Judge {
-    Directory(Arc<Directory>),
-    /// PAM: the service, and whence the user comes.
-    System {
-        service: String,
-        from: String,
-    },
-}
 
 /// Right; or why not, for the log.
 pub type Verdict = Result<(), String>;

@@ -91,12 +91,6 @@ impl State {
         state.map_or(0, |state| state.flavour)
     }
 
-    /// What it takes to keep, in bytes of names and values.
-    #[must_use]
-    pub fn weight(&self) -> usize {
-        self.settings.iter().map(|setting| setting.name.len() + setting.value.len()).sum()
-    }
-
     /// The value of a setting, if it is not that of a new session.
     #[must_use]
     pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
@@ -183,7 +177,7 @@ impl Tie {
     /// Whether the end of it can be seen by a probe. The others last as long as the session.
     #[must_use]
     pub fn is_seen(self) -> bool {
-        !matches!(self, Self::Load | Self::Seed | Self::Sequence)
+        self as u16 & Ties::UNSEEN == 0
     }
 }
 
@@ -232,11 +226,11 @@ impl fmt::Display for Ties {
 
 /// What a probe found.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Probed {
-    pub state: State,
-    pub ties: Ties,
+pub(crate) struct Probed {
+    pub(crate) state: State,
+    pub(crate) ties: Ties,
     /// Which of the tracked parameters were set in this session: by their place in the list.
-    pub tracked: Vec<usize>,
+    pub(crate) tracked: Vec<usize>,
 }
 
 /// The time limit that can strike a probe.
@@ -252,11 +246,11 @@ pub(crate) fn suspend_limit(out: &mut Vec<u8>) {
 }
 
 /// Longest list of custom settings that a probe asks for.
-pub const CUSTOM_MAX: usize = 256;
+pub(crate) const CUSTOM_MAX: usize = 256;
 
 /// Append the query that tells what there is of a session. `custom`: settings with a dot in their
 /// name, which the server lists nowhere as long as no module has defined them.
-pub fn probe<'a>(custom: impl IntoIterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
+pub(crate) fn probe<'a>(custom: impl IntoIterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
     // `current_setting` of a name that does not exist is NULL, and its row says so.
     for name in custom.into_iter().take(CUSTOM_MAX) {
         out.extend_from_slice(b"SELECT 's'::pg_catalog.text,'");
@@ -298,7 +292,7 @@ impl Probed {
     /// Read the rows of a probe: the bodies of its `DataRow`s. `login`: who logged in to the server.
     /// `None`: these are no such rows.
     #[must_use]
-    pub fn read<'a>(
+    pub(crate) fn read<'a>(
         rows: impl IntoIterator<Item = &'a [u8]>,
         tracked: &Tracked,
         login: &[u8],
@@ -342,7 +336,7 @@ impl Probed {
 
 /// Append what makes a session that is as `from` into one that is as `to`. `false`, and nothing is
 /// appended, if it is so already.
-pub fn restore(from: &State, to: &State, out: &mut Vec<u8>) -> bool {
+pub(crate) fn restore(from: &State, to: &State, out: &mut Vec<u8>) -> bool {
     if from == to || planted::is("state-of-others") {
         return false;
     }
@@ -418,7 +412,7 @@ fn quoted_name(name: &[u8], out: &mut Vec<u8>) {
 
 /// Whether a name can stand in a query of ours, in any encoding.
 #[must_use]
-pub fn is_plain_name(name: &[u8]) -> bool {
+pub(crate) fn is_plain_name(name: &[u8]) -> bool {
     !name.is_empty()
         && name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'$'))
 }

@@ -107,6 +107,12 @@ impl Trail {
         self.hurried = true;
     }
 
+    /// Whether a client left something behind, or may have.
+    #[must_use]
+    pub fn is_unclean(&self) -> bool {
+        self.is_doubtful() || !self.ties.is_none()
+    }
+
     /// Whether it is asked only because of what might be attached to tables, and nothing ties it.
     #[must_use]
     pub fn only_learns(&self) -> bool {
@@ -232,14 +238,23 @@ fn follow(
     }
 }
 
+/// Whether client and server hold one copy of their state, or none.
+#[must_use]
+pub fn is_shared(client: &ClientSide, trail: &Trail) -> bool {
+    match (&client.state, &trail.state) {
+        (Some(client), Some(server)) => Arc::ptr_eq(client, server),
+        (client, server) => client.is_none() && server.is_none(),
+    }
+}
+
 /// Append to `out` one query that makes a session as `server` has it into that of `client`. `false`,
 /// and nothing is appended, if it is so already.
 pub fn adapt(client: &ClientSide, server: &Vars, trail: &Trail, out: &mut Vec<u8>) -> bool {
     let differs = crate::differing(&client.vars, server, out);
-    let none = State::default();
-    let [from, to] = [&trail.state, &client.state].map(|state| state.as_deref().unwrap_or(&none));
-    if std::ptr::eq(from, to) {
+    if is_shared(client, trail) {
         return differs;
     }
+    let none = State::default();
+    let [from, to] = [&trail.state, &client.state].map(|state| state.as_deref().unwrap_or(&none));
     crate::state::restore(from, to, out) || differs
 }

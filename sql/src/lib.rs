@@ -19,7 +19,6 @@ mod act;
 mod catalog;
 mod mentions;
 mod reading;
-mod shelf;
 mod states;
 mod utility;
 
@@ -28,5 +27,4 @@ pub use act::{
 };
 pub use catalog::{Builtin, builtin, catalog_comes_first, encoding_is_plain};
 pub use reading::{Reading, Statement, TEXT_BYTES_MAX, Touch, Unread};
-pub use shelf::Shelf;
 pub use states::States;

@@ -113,16 +113,6 @@ impl Reading {
     pub fn acts(&self) -> impl Iterator<Item = &Act> {
         self.statements.iter().flat_map(|statement| &statement.acts)
     }
-
-    /// What it occupies, roughly.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        let of = |statement: &Statement| {
-            // An act's strings are parts of the text, whose length the shelf counts besides.
-            size_of::<Statement>() + statement.acts.len() * size_of::<Act>() * 2
-        };
-        size_of::<Self>() + self.statements.iter().map(of).sum::<usize>()
-    }
 }
 
 fn parse(text: &[u8], conforming: bool) -> Result<Vec<Statement>, Unread> {

@@ -1,30 +1,10 @@
-//! What a certificate says: names, and the hash that binds a login to it.
+//! What a certificate says: the names it was made out to.
 
 use std::net::IpAddr;
 
 use rustls::pki_types::ServerName;
-use sha2::{Digest, Sha256, Sha384, Sha512};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use x509_parser::x509::X509Name;
-
-/// `tls-server-end-point` of RFC 5929: what SCRAM-SHA-256-PLUS binds a login to. `None` where the
-/// signature of the certificate names no hash (Ed25519): then there is no such binding.
-#[must_use]
-pub fn end_point(der: &[u8]) -> Option<Vec<u8>> {
-    let certificate = parse(der)?;
-    let algorithm = &certificate.signature_algorithm;
-    match algorithm.algorithm.to_id_string().as_str() {
-        // MD5 and SHA-1 are replaced by SHA-256.
-        "1.2.840.113549.1.1.4"
-        | "1.2.840.113549.1.1.5"
-        | "1.2.840.10045.4.1"
-        | "1.2.840.113549.1.1.11"
-        | "1.2.840.10045.4.3.2" => Some(Sha256::digest(der).to_vec()),
-        "1.2.840.113549.1.1.12" | "1.2.840.10045.4.3.3" => Some(Sha384::digest(der).to_vec()),
-        "1.2.840.113549.1.1.13" | "1.2.840.10045.4.3.4" => Some(Sha512::digest(der).to_vec()),
-        _ => None,
-    }
-}
 
 /// `host` as a handshake names it. A name that no certificate could have is an address that none has.
 #[must_use]

@@ -12,7 +12,7 @@ mod suites;
 mod trust;
 mod verifier;
 
-pub use certificate::{end_point, server_name};
+pub use certificate::server_name;
 pub use setup::{Error, Inward, Mode, Outward, Read, Wish};
 
 /// What both sides of the PostgreSQL protocol call it in ALPN.

@@ -8,7 +8,6 @@ use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, ServerConfig};
 use sha2::{Digest, Sha256};
 
-use crate::certificate::end_point;
 use crate::certified::{Blame, Certified, Nobody};
 use crate::suites::{self, Versions};
 use crate::trust::Trust;
@@ -55,7 +54,7 @@ pub struct Inward {
     /// `None` where the mode is `disable`.
     pub config: Option<Arc<ServerConfig>>,
     /// `tls-server-end-point` of our certificate, for SCRAM-SHA-256-PLUS.
-    pub end_point: Option<Arc<[u8]>>,
+    pub end_point: Option<Box<[u8]>>,
     print: Print,
 }
 
@@ -84,13 +83,15 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Inward {
-    /// Warnings are added to `warnings`: what was asked for and cannot be had.
+    /// Warnings are added to `warnings`: what was asked for and cannot be had. `end_point` is what logins
+    /// are bound to, of a certificate.
     ///
     /// # Errors
     /// Says which file or setting is wrong.
     pub fn set_up(
         wish: &Wish<'_>,
         read: Read<'_>,
+        end_point: fn(&[u8]) -> Option<Box<[u8]>>,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Error> {
         let mut print = Sha256::new();
@@ -120,7 +121,7 @@ impl Inward {
                 .with_client_cert_verifier(Arc::new(ClientVerifier::new(trust.clone(), must))),
             None => builder.with_no_client_auth(),
         };
-        let end_point = certified.leaf().and_then(|leaf| end_point(leaf)).map(Arc::from);
+        let end_point = certified.leaf().and_then(|leaf| end_point(leaf));
         let mut config = if usable {
             builder.with_cert_resolver(Arc::new(certified))
         } else {

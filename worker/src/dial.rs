@@ -226,7 +226,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         server.conn = Some(conn);
         server.state = State::Ready;
         server.reading = true;
-        let pool = server.pool;
+        let (pool, flavour) = (server.pool, server.side.flavour());
         let entry = slot(self.servers.insert(server));
         self.set_role(conn, Role::Server(entry));
         self.open_room_of(pool, &name, &user);
@@ -238,6 +238,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let now = self.now;
         self.with_pool(pool, |pool, out| {
             pool.arrived(ServerId(entry), opened_at, epoch, now, out);
+            pool.flavour(ServerId(entry), flavour);
         });
         self.retire_if_astray(entry);
     }

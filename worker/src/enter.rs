@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use auth::{Account, Decoy, Dice, Form, Method, Secret};
 use io::{Address, Buf, Driver, Ends, Listener};
-use pool::{ClientId, PoolId};
+use pool::PoolId;
 use session::login::{AuthPlan, ClientLogin, Facts, Policy, Proof, Replication, Step};
 use session::{Asked, ClientSide, Vars};
 
@@ -394,7 +394,6 @@ impl<D: Driver, W: World> Worker<D, W> {
             return self.let_in(slot);
         }
         // Nobody knows yet what its servers are like: the first login tells.
-        let now = self.now;
         let client = &mut self.clients[slot as usize];
         let State::Login(mut entering) =
             std::mem::replace(&mut client.state, State::Waiting(WaitingFor::Welcome))
@@ -402,7 +401,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             return;
         };
         client.held = entering.leftover();
-        self.with_pool(pool, |pool, out| pool.acquire(ClientId(slot), now, out));
+        self.stand_in_line(slot);
         self.carry_out();
     }
 

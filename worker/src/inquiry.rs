@@ -309,9 +309,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.server_dies(entry, "unclean server");
         } else if error.is_some() {
             // An error leaves the query behind as the unnamed statement; a simple query drops it.
-            self.with_pool(self.servers[entry as usize].pool, |pool, _| {
-                pool.test(pool::ServerId(entry));
-            });
+            self.free_server(entry);
             self.run_own(entry, Own::Check, b";");
         } else {
             self.release(entry);

@@ -44,7 +44,6 @@ pub use names::{Names, Resolution, Seeker, Sought};
 pub use order::{Order, Scope, Shutdown};
 pub use peers::Parcel;
 pub use site::{Site, Tls};
-pub use vouch::{Case, Judge};
 pub use worker::Worker;
 pub use world::{About, Errand, World};
 

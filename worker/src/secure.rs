@@ -105,7 +105,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         client.card.suite = Some(sealed.suite);
         client.card.tls = Some(Box::new(TlsFacts {
             certificate: sealed.peer.as_deref().and_then(Certificate::read),
-            end_point: inward.end_point.as_deref().map(Box::from),
+            end_point: inward.end_point.clone(),
         }));
         entering.login.secured();
         if direct && sealed.alpn.as_deref() != Some(tls::ALPN) {
@@ -188,8 +188,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             return;
         }
         server.suite = Some(sealed.suite);
-        server.end_point =
-            sealed.peer.as_deref().and_then(tls::end_point).map(Vec::into_boxed_slice);
+        server.end_point = sealed.peer.as_deref().and_then(auth::end_point);
         if self.approach(&self.servers[entry as usize]) == Approach::Direct
             && sealed.alpn.as_deref() != Some(tls::ALPN)
         {

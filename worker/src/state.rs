@@ -67,8 +67,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// What is to be run on `entry` before it serves somebody else.
     pub(crate) fn reset_of(&self, entry: u32) -> Option<String> {
         let server = &self.servers[entry as usize];
-        let trail = &server.side.trail;
-        let unclean = trail.is_doubtful() || !trail.ties.is_none();
+        let unclean = server.side.trail.is_unclean();
         let reset = self.room(server.pool).and_then(|room| room.reset.as_deref());
         match reset.filter(|_| !planted::is("no-reset")) {
             Some(query) => Some(query.to_owned()),
@@ -165,10 +164,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             return;
         }
         client.state = client::State::Waiting(waiting_for);
-        let (pool, flavour) = (client.pool, client.side.flavour());
-        self.with_pool(pool, |pool, out| {
-            pool.acquire_like(pool::ClientId(slot), flavour, now, out);
-        });
+        self.stand_in_line(slot);
     }
 
     /// Whether what clients leave on `entry` is looked at.
@@ -181,9 +177,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn cannot_be_cleaned(&self, entry: u32) -> bool {
         let server = &self.servers[entry as usize];
         let trail = &server.side.trail;
-        let unclean = trail.is_doubtful() || !trail.ties.is_none();
         // Its connect_query would have to be run again.
-        let prepared = unclean
+        let prepared = trail.is_unclean()
             && self.room(server.pool).is_some_and(|room| room.database.connect_query.is_some());
         trail.is_for_life() || prepared
     }
@@ -238,8 +233,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.run_own(entry, Own::Set, &query);
             return true;
         }
-        // Equal ones are shared from now on.
-        client.side.state.clone_from(&side.trail.state);
+        // Equal ones are shared from now on: the next comparison is of two addresses.
+        if !session::is_shared(&client.side, &side.trail) {
+            client.side.state.clone_from(&side.trail.state);
+        }
         false
     }
 

@@ -57,27 +57,31 @@ impl<D: Driver, W: World> Worker<D, W> {
             Ok(Unlinked::Server { from }) => {
                 client.state = State::Waiting(WaitingFor::Query);
                 client.began = now;
-                let (pool, flavour) = (client.pool, client.side.flavour());
                 // If a server is free, the buffer itself goes on to it; else a copy waits, for
                 // buffers are few and clients in line may be many.
                 if from == 0 && !self.carrying {
                     self.fresh = Some((slot, bytes));
-                    self.with_pool(pool, |pool, out| {
-                        pool.acquire_like(ClientId(slot), flavour, now, out);
-                    });
+                    self.stand_in_line(slot);
                     self.carry_out();
                     if let Some((slot, bytes)) = self.fresh.take() {
                         self.clients[slot as usize].held.extend_from_slice(&bytes);
                     }
                 } else {
                     client.held.extend_from_slice(bytes.get(from..).unwrap_or_default());
-                    self.with_pool(pool, |pool, out| {
-                        pool.acquire_like(ClientId(slot), flavour, now, out);
-                    });
+                    self.stand_in_line(slot);
                 }
             }
             Err(fault) => self.client_broke(slot, &fault),
         }
+    }
+
+    /// `slot` wants a server: one that is set to what it is, if there is such a one.
+    pub(crate) fn stand_in_line(&mut self, slot: u32) {
+        let (client, now) = (&self.clients[slot as usize], self.now);
+        let flavour = client.side.flavour();
+        self.with_pool(client.pool, |pool, out| {
+            pool.acquire_like(ClientId(slot), flavour, now, out);
+        });
     }
 
     /// The pool gave `slot` a server. Either may have gone since it did.
@@ -88,16 +92,12 @@ impl<D: Driver, W: World> Worker<D, W> {
         let now = self.now;
         let waits = |client: &Client| matches!(client.state, State::Waiting(_));
         let waiting = self.clients.get(slot as usize).filter(|client| waits(client));
-        match (waiting.map(|client| client.pool), self.is_ready(entry)) {
-            (Some(_), true) => {}
-            (Some(pool), false) => {
+        match (waiting.map(|_| ()), self.is_ready(entry)) {
+            (Some(()), true) => {}
+            (Some(()), false) => {
                 // It had its turn, and stands in line anew.
-                let client = &mut self.clients[slot as usize];
-                client.since = now;
-                let flavour = client.side.flavour();
-                return self.with_pool(pool, |pool, out| {
-                    pool.acquire_like(ClientId(slot), flavour, now, out);
-                });
+                self.clients[slot as usize].since = now;
+                return self.stand_in_line(slot);
             }
             (None, true) => return self.release(entry),
             (None, false) => return,

@@ -1,10 +1,9 @@
 //! Clients whose password somebody else looks at: a directory, or the system.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use auth::Password;
-use auth::ldap::Directory;
+use auth::vouch::{Case, Judge};
 use io::{Address, Driver};
 
 use crate::client::State;
@@ -13,27 +12,6 @@ use crate::mail::Party;
 use crate::method::Way;
 use crate::worker::Worker;
 use crate::world::{Errand, World};
-
-/// One password, and who is to look at it.
-#[derive(Debug)]
-pub struct Case {
-    pub judge: Judge,
-    pub user: String,
-    pub password: Password,
-    /// Then nobody wants to know any more.
-    pub within: Duration,
-}
-
-/// Who is asked.
-#[derive(Clone, Debug)]
-pub enum Judge {
-    Directory(Arc<Directory>),
-    /// PAM: the service, and whence the user comes.
-    System {
-        service: String,
-        from: String,
-    },
-}
 
 /// The file of `/etc/pam.d` that says how.
 const SERVICE: &str = "pgbouncer";

@@ -10,7 +10,6 @@ use pool::{Instant, WorkerId};
 use crate::log::Log;
 use crate::mail::{Ask, Party};
 use crate::order::Shutdown;
-use crate::vouch::Case;
 
 /// What a worker cannot know or do by itself.
 pub trait World {
@@ -32,7 +31,7 @@ pub enum Errand {
     /// Put a password through PBKDF2. Comes back as `Mail::Derived`.
     Derive { worker: WorkerId, party: Party, job: Job },
     /// Have somebody else look at a password. Comes back as `Mail::Vouched`.
-    Vouch { worker: WorkerId, party: Party, case: Case },
+    Vouch { worker: WorkerId, party: Party, case: auth::vouch::Case },
     /// Look up a host name. Comes back as `Mail::Resolved`.
     Resolve { worker: WorkerId, name: Arc<str> },
     /// Ask for the serial number of a zone. Comes back as `Mail::Serial`.

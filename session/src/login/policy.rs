@@ -2,7 +2,8 @@
 //! refuse because the client would not get what it asked for.
 
 use super::{Facts, options};
-use crate::{Asked, is_plain_name};
+use crate::Asked;
+use crate::state::is_plain_name;
 
 /// Parameters that are tracked per client, and so can be given at startup, in their spelling.
 pub const TRACKED: [&str; 5] =
