@@ -7,9 +7,10 @@ use std::{io, thread};
 
 use auth::vouch::{Case, Judge};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Refused;
@@ -76,32 +77,31 @@ async fn serve(mut works: UnboundedReceiver<Work>) {
             let Work { case, reply, _place } = work;
             let end = Instant::now() + case.within;
             // A conversation that panics costs its own answer, and says so.
-            let asked = tokio::spawn(timeout_at(end, async move {
-                let _turn = turns.acquire().await;
-                judge(&case).await
-            }));
-            reply(match asked.await {
-                Ok(Ok(verdict)) => verdict,
-                Ok(Err(_)) => Err("it took too long".to_owned()),
-                Err(error) => Err(error.to_string()),
+            let asked = tokio::spawn(async move {
+                let _turn = timeout_at(end, turns.acquire()).await.map_err(too_long)?;
+                judge(&case, end).await
             });
+            reply(asked.await.unwrap_or_else(|error| Err(error.to_string())));
         });
     }
 }
 
-async fn judge(case: &Case) -> Verdict {
+fn too_long(_: Elapsed) -> String {
+    "it took too long".to_owned()
+}
+
+async fn judge(case: &Case, end: Instant) -> Verdict {
     match &case.judge {
         Judge::Directory(directory) => {
-            directory::ask(directory, &case.user, case.password.bytes()).await
+            let asked = directory::ask(directory, &case.user, case.password.bytes());
+            timeout_at(end, asked).await.map_err(too_long)?
         }
-        Judge::System { service, from } => ask_system(service, from, case).await,
+        Judge::System { service, from } => ask_system(service, from, case, end).await,
     }
 }
 
 /// Asks PAM, in a process that is gone when we are not interested any more.
-async fn ask_system(service: &str, from: &str, case: &Case) -> Verdict {
-    let password = case.password.bytes();
-    let question = pam::Question { service, user: &case.user, from, password }.to_bytes();
+async fn ask_system(service: &str, from: &str, case: &Case, end: Instant) -> Verdict {
     // Not by its path: the file may have been replaced since we were started.
     let mut child = Command::new("/proc/self/exe")
         .arg0("howdah-pam")
@@ -113,9 +113,23 @@ async fn ask_system(service: &str, from: &str, case: &Case) -> Verdict {
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| format!("no process for PAM: {error}"))?;
+    let password = case.password.bytes();
+    let question = pam::Question { service, user: &case.user, from, password }.to_bytes();
+    match timeout_at(end, talk(&mut child, &question)).await {
+        Ok(verdict) => verdict,
+        Err(elapsed) => {
+            // Waited for as well: one that is only dropped may stay as a zombie until the next
+            // child ends.
+            let _ = child.kill().await;
+            Err(too_long(elapsed))
+        }
+    }
+}
+
+async fn talk(child: &mut Child, question: &[u8]) -> Verdict {
     if let Some(mut stdin) = child.stdin.take() {
         // One that does not even read it says so by its end.
-        let _ = stdin.write_all(&question).await;
+        let _ = stdin.write_all(question).await;
     }
     let mut words = String::new();
     if let Some(stdout) = child.stdout.take() {

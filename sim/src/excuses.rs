@@ -15,6 +15,7 @@ pub(crate) fn excuses(text: &str, by_server: bool, weather: &Weather) -> bool {
         "terminating connection due to administrator command"
         | "server conn crashed?"
         | "unclean server"
+        | "server sent unencrypted bytes after its answer to the request for TLS"
         | "reset query failed" => dies,
         "query_wait_timeout"
         | "client_login_timeout"
