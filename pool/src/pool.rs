@@ -242,9 +242,12 @@ impl Pool {
         }
     }
 
-    /// linked -> testing: the client is done with `server`, and its reset query begins.
+    /// linked | testing -> testing: the client is done with `server`, and a query of ours begins there, or
+    /// one more.
     pub fn test(&mut self, server: ServerId) {
-        if let Some(at) = self.find(server, &[Place::Linked]) {
+        if let Some(at) = self.find(server, &[Place::Linked, Place::Testing])
+            && self.servers[at].place == Place::Linked
+        {
             self.servers[at].client = None;
             self.servers.shift(at, Place::Testing);
         }

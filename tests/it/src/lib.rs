@@ -18,6 +18,7 @@ pub mod reply;
 pub mod say;
 pub mod sealed;
 pub mod slapd;
+pub mod twins;
 pub mod world;
 
 pub use dns::{Mood, NameServer};

@@ -153,6 +153,14 @@ impl Dice {
     }
 }
 
+impl From<u64> for Dice {
+    /// Of this seed, which is not printed.
+    fn from(seed: u64) -> Self {
+        // Seeds that are close to each other begin differently.
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+}
+
 impl Default for Dice {
     fn default() -> Self {
         Self::new()

@@ -39,6 +39,7 @@ mod state;
 mod systemd;
 mod timers;
 mod tls;
+mod twins;
 mod views;
 mod vouching;
 mod workers;

@@ -1,0 +1,64 @@
+//! Random sessions, which cannot tell the pooler from PostgreSQL.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use harness::twins::{self, Life, Place};
+use harness::{Login, Postgres, Setup};
+
+/// Pairs who live at the same time, on fewer servers than they are.
+const PAIRS: usize = 6;
+const SERVERS: usize = 4;
+/// A session's length, in statements.
+const SESSION: u64 = 300;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// `TWINS=1000000` says how many statements there are to be in all, `TWINS_SEED` where the dice begin, `TWINS_WITHOUT=channels,custom` what
+/// is left out.
+#[test]
+fn random_sessions_cannot_tell() {
+    howdah_only!("it can be told in many ways");
+    let postgres = Postgres::start(
+        "log_statement = none\nlog_min_messages = fatal\nlog_min_error_statement = fatal\n",
+    );
+    let [direct, pooled] = [(); 2].map(|()| postgres.database());
+    postgres.superuser("postgres").run(twins::ROLES);
+    for db in [&direct, &pooled] {
+        let mut superuser = postgres.superuser(db);
+        superuser.run(twins::FURNITURE);
+        for me in 0..PAIRS {
+            superuser.run(&twins::own(me));
+        }
+    }
+    let howdah = Setup::new()
+        .set("default_pool_size", SERVERS)
+        .set("query_wait_timeout", 0)
+        .database("shop", &postgres.target(&pooled))
+        .start();
+    // Of one name, SQL and the protocol mean two things yet.
+    let without = std::env::var("TWINS_WITHOUT").unwrap_or_else(|_| "crossing".into());
+    let place = Place {
+        direct: Login::new(postgres.address(), "app", harness::postgres::PASSWORD, &direct),
+        pooled: howdah.login("app", harness::postgres::PASSWORD, "shop"),
+        without: without.split(',').map(str::to_owned).collect(),
+    };
+    let goal = number("TWINS").unwrap_or(6_000);
+    let first = number("TWINS_SEED").unwrap_or(1);
+    let (lived, lives) = (AtomicU64::new(0), AtomicU64::new(first));
+    thread::scope(|scope| {
+        for me in 0..PAIRS {
+            let (place, lived, lives) = (&place, &lived, &lives);
+            scope.spawn(move || {
+                while lived.load(Ordering::Relaxed) < goal && !thread::panicking() {
+                    let seed = lives.fetch_add(1, Ordering::Relaxed);
+                    let statements = Life::begin(place, me, seed).live(SESSION);
+                    lived.fetch_add(statements, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    println!("{} statements without a difference", lived.into_inner());
+}
