@@ -19,7 +19,11 @@ pub struct ClientSide {
     pub state: Option<Arc<State>>,
     /// What it asked for at login: to this a RESET leads back.
     pub asked: Option<Arc<Asked>>,
+    /// The pid it was given.
+    pub pid: u32,
     pub(crate) scanner: Scanner,
+    /// Whether a parameter of what it prepared could be a pid, where nobody keeps its statements apart.
+    pub(crate) asks_pids: bool,
     /// Its named statements.
     names: Option<Box<Names>>,
     pub(crate) unnamed: Unnamed,
@@ -42,7 +46,17 @@ impl ClientSide {
     pub fn new(vars: Vars) -> Self {
         let scanner = Scanner::default();
         let (state, asked) = (None, None);
-        Self { vars, state, asked, scanner, names: None, unnamed: Unnamed::Nothing, stalled: None }
+        Self {
+            vars,
+            state,
+            asked,
+            pid: 0,
+            scanner,
+            asks_pids: false,
+            names: None,
+            unnamed: Unnamed::Nothing,
+            stalled: None,
+        }
     }
 
     /// A number for what its session is set to: on a server of the same, nothing has to be changed.

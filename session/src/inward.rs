@@ -3,12 +3,15 @@
 use std::mem;
 
 use wire::tag::server as tag;
-use wire::{CommandTag, ErrorFields, Malformed, ParameterStatus, Piece, Status, write};
+use wire::{
+    CommandTag, ErrorFields, Malformed, Notification, ParameterStatus, Piece, Status, write,
+};
 
 use crate::client::ClientSide;
 use crate::flow::{Flow, Owned};
 use crate::ledger::{Entry, Undo, What, Whose};
 use crate::outward::answer;
+use crate::pids::Pids;
 use crate::relay::Heard;
 use crate::rules::{Fault, Mode, Rules};
 use crate::server::{Copying, Own, Phase, ServerSide, Unnamed};
@@ -24,6 +27,7 @@ const ROWS_MAX: usize = 4096;
 pub(crate) struct Inward<'a> {
     pub(crate) server: &'a mut ServerSide,
     pub(crate) client: Option<&'a mut ClientSide>,
+    pub(crate) pids: &'a Pids,
     pub(crate) rules: &'a Rules,
     pub(crate) flow: &'a mut Flow,
     pub(crate) heard: Heard,
@@ -51,7 +55,8 @@ impl Inward<'_> {
                 tag::READY_FOR_QUERY
                 | tag::ERROR
                 | tag::COMMAND_COMPLETE
-                | tag::PARAMETER_STATUS => self.looked_into(&piece, end)?,
+                | tag::PARAMETER_STATUS
+                | tag::NOTIFICATION => self.looked_into(&piece, end)?,
                 tag::DATA_ROW | tag::ROW_DESCRIPTION if self.server.found.is_some() => {
                     self.looked_into(&piece, end)?;
                 }
@@ -94,13 +99,12 @@ impl Inward<'_> {
         let linked = self.client.is_some();
         let Some(head) = self.server.ledger.head() else {
             return match tag {
-                tag::NOTICE | tag::NOTIFICATION => Ok(linked),
+                tag::NOTICE => Ok(linked),
                 tag => Err(Fault::Unexpected { tag }),
             };
         };
         let ours = head.whose == Whose::Ours && !planted::is("own-answers-heard");
         match tag {
-            tag::NOTIFICATION => return Ok(linked),
             // What a statement of our own gives notice of is nothing to the client.
             tag::NOTICE => return Ok(linked && !ours),
             _ => {}
@@ -167,6 +171,7 @@ impl Inward<'_> {
                 Ok(())
             }
             tag::DATA_ROW | tag::ROW_DESCRIPTION => self.found(message),
+            tag::NOTIFICATION => self.notification(message),
             _ => self.parameter(message),
         }
     }
@@ -283,6 +288,27 @@ impl Inward<'_> {
                 _ => {}
             }
         }
+    }
+
+    /// Somebody notified. The client knows others, and itself, by the pids they were given.
+    fn notification(&mut self, message: &Message<'_>) -> Result<(), Fault> {
+        let said = Notification::read(message.body).map_err(Fault::Server)?;
+        let Some(client) = &self.client else { return Ok(()) };
+        let pid = match &self.server.voice {
+            Some(voice) if voice.pid == said.pid => client.pid,
+            Some(voice) => self.pids.notifier(said.pid, voice),
+            None => said.pid,
+        };
+        if pid == said.pid {
+            self.pass(message);
+            return Ok(());
+        }
+        self.flow.to_client.say(|out| {
+            out.extend_from_slice(&message.header);
+            out.extend_from_slice(&pid.to_be_bytes());
+            out.extend_from_slice(message.body.get(4..).unwrap_or_default());
+        });
+        Ok(())
     }
 
     /// A setting changed, perhaps long after and perhaps by nobody's query.

@@ -9,6 +9,7 @@ mod ledger;
 pub mod login;
 mod names;
 mod outward;
+mod pids;
 mod reading;
 mod recall;
 mod relay;
@@ -23,6 +24,7 @@ mod vars;
 
 pub use client::ClientSide;
 pub use flow::{Counted, Flow, Owned, Pieces};
+pub use pids::{FIRST as FIRST_PID, Links, Pids, Voice};
 pub use reading::{Marks, Read, Reading, Readings};
 pub use recall::{Recalled, recall};
 pub use relay::{Heard, Said, Unlinked, ends_in_goodbye, from_client, from_server, unlinked};

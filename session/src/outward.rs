@@ -11,6 +11,8 @@ use crate::client::ClientSide;
 use crate::flow::Flow;
 use crate::ledger::{Undo, What, Whose, Wipe};
 use crate::names::{Meaning, Name};
+use crate::pids;
+use crate::reading::Reading;
 use crate::relay::Said;
 use crate::rules::{Fault, Rules};
 use crate::server::{Copying, Phase, ServerSide, Unnamed};
@@ -41,6 +43,18 @@ struct Message<'a> {
     /// The body as far as it is here.
     body: &'a [u8],
     place: Place,
+}
+
+impl<'a> Message<'a> {
+    /// The same with another body, if there is one.
+    fn with(&self, body: Option<&'a [u8]>) -> Self {
+        let Some(body) = body else { return *self };
+        let (Place::Input { end, .. } | Place::Kept { end }) = self.place;
+        let len = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        let mut header = self.header;
+        header[1..].copy_from_slice(&len.saturating_add(4).to_be_bytes());
+        Self { len, header, body, place: Place::Kept { end }, ..*self }
+    }
 }
 
 /// Where a message in hand lies.
@@ -93,6 +107,14 @@ impl Outward<'_> {
             _ if piece.first => self.enter(piece)?,
             _ => {}
         }
+        if piece.tag == tag::QUERY
+            && piece.is_whole()
+            && pids::may_hold(piece.body)
+            && let Some(body) = self.statements.pids.translated(piece.body)
+        {
+            self.say(|out| write::message(out, tag::QUERY, |out| out.extend_from_slice(&body)));
+            return Ok(Next::On);
+        }
         self.pass_piece(piece, end);
         Ok(Next::On)
     }
@@ -140,7 +162,7 @@ impl Outward<'_> {
                 Some((0, text)) if piece.is_whole() && self.client.vars.is_plain() => {
                     self.watch(text);
                 }
-                _ => self.server.trail.mark_unknown(),
+                _ => self.mark_unknown(),
             }
         }
         self.simple(What::Query);
@@ -150,6 +172,7 @@ impl Outward<'_> {
     fn watch(&mut self, text: &[u8]) {
         let reading = self.statements.reading(text);
         self.server.trail.mark(&reading);
+        self.lend_voice(&reading);
     }
 
     /// A statement is about to be run; `None`: one that nobody has seen.
@@ -159,9 +182,24 @@ impl Outward<'_> {
         }
         match statement {
             Some(statement) if self.client.vars.is_plain() => {
-                self.server.trail.mark(self.statements.reading_of(statement));
+                let reading = self.statements.reading_of(statement);
+                self.server.trail.mark(reading);
+                let reading = Arc::clone(reading);
+                self.lend_voice(&reading);
             }
-            _ => self.server.trail.mark_unknown(),
+            _ => self.mark_unknown(),
+        }
+    }
+
+    fn mark_unknown(&mut self) {
+        self.server.trail.mark_unknown();
+        self.lend_voice(&Reading::unknown());
+    }
+
+    /// What the server notifies others of from now on, it does for this client.
+    fn lend_voice(&self, reading: &Reading) {
+        if let (false, Some(voice)) = (reading.marks.is_none(), &self.server.voice) {
+            voice.lend(self.client.pid);
         }
     }
 
@@ -259,7 +297,8 @@ impl Outward<'_> {
             if what == What::Bind {
                 self.watch_statement(None);
             }
-            self.pass_as(message, what);
+            let body = self.translated(message, what);
+            self.pass_as(&message.with(body.as_deref()), what);
             return Ok(Next::On);
         }
         let next = match what {
@@ -362,7 +401,9 @@ impl Outward<'_> {
                     self.server.ledger.wipe(Wipe::Execute);
                 }
                 self.watch_statement(unnamed.as_deref());
-                self.pass_as(message, What::Bind);
+                let takes_pids = unnamed.is_some_and(|statement| statement.takes_pids);
+                let body = self.translated_bind(message, takes_pids);
+                self.pass_as(&message.with(body.as_deref()), What::Bind);
                 return Ok(Next::On);
             }
             Found::Nobody(name) => (None, name),
@@ -374,6 +415,9 @@ impl Outward<'_> {
             self.server.ledger.wipe(Wipe::Execute);
         }
         let server_name = statement.as_ref().map_or(NOBODY, |statement| &statement.name);
+        let takes_pids = statement.as_ref().is_some_and(|statement| statement.takes_pids);
+        let body = self.translated_bind(message, takes_pids);
+        let message = &message.with(body.as_deref());
         let len = renamed(message, names.statement, server_name)?;
         self.flow.counted.binds += 1;
         if let Some(statement) = &statement {
@@ -453,16 +497,46 @@ impl Outward<'_> {
         match self.client.meaning(name, &self.server.ledger) {
             Meaning::Open => Found::Hold,
             Meaning::Statement(statement, name) => {
-                if self.have(&statement) {
-                    Found::Statement(statement, name)
-                } else {
-                    Found::Hold
-                }
+                let statement = self.present(&statement).unwrap_or(statement);
+                if self.have(&statement) { Found::Statement(statement, name) } else { Found::Hold }
             }
             // PostgreSQL says itself that there is no such statement, but for one of ours there is.
             Meaning::Nothing if name.starts_with(PREFIX) => Found::Nobody(name.into()),
             Meaning::Nothing => Found::AsItIs,
         }
+    }
+
+    /// A statement whose text holds the pids of clients, with those of their present servers instead. It is
+    /// another one each time they have others.
+    fn present(&mut self, statement: &Statement) -> Option<Arc<Statement>> {
+        let text =
+            statement.holds_pids.then(|| self.statements.pids.translated(&statement.query))??;
+        Some(self.statements.intern(&text, &statement.types))
+    }
+
+    /// The body of a Bind, if a pid is among its parameters.
+    fn translated_bind(&self, message: &Message<'_>, takes_pids: bool) -> Option<Vec<u8>> {
+        if !takes_pids || message.len as usize != message.body.len() {
+            return None;
+        }
+        self.statements.pids.translated_bind(message.body)
+    }
+
+    /// The same of a message of a client whose statements nobody keeps apart.
+    fn translated(&mut self, message: &Message<'_>, what: What) -> Option<Vec<u8>> {
+        if what == What::Bind {
+            return self.translated_bind(message, self.client.asks_pids);
+        }
+        if what != What::Parse || message.len as usize != message.body.len() {
+            return None;
+        }
+        let parse = Parse::read(message.body).ok()?;
+        self.client.asks_pids |= pids::takes_some(parse.query);
+        let text = pids::may_hold(parse.query).then_some(parse.query)?;
+        let text = self.statements.pids.translated(text)?;
+        let mut whole = Vec::new();
+        write::client::parse(&mut whole, parse.name, &text, parse.types.as_bytes());
+        Some(whole.split_off(5))
     }
 
     /// See to it that the server has this statement. `false`: not to be said yet.
@@ -487,10 +561,19 @@ impl Outward<'_> {
         if !self.server.trusts_unnamed() {
             return false;
         }
-        if self.client.unnamed.is_same(&self.server.unnamed) || planted::is("unnamed-of-others") {
+        let present = match &self.client.unnamed {
+            Unnamed::Is(statement) if statement.holds_pids => {
+                let statement = Arc::clone(statement);
+                self.present(&statement)
+            }
+            _ => None,
+        };
+        let present = present.map(Unnamed::Is);
+        let wanted = present.as_ref().unwrap_or(&self.client.unnamed);
+        if wanted.is_same(&self.server.unnamed) || planted::is("unnamed-of-others") {
             return true;
         }
-        let unnamed = self.client.unnamed.clone();
+        let unnamed = wanted.clone();
         match &unnamed {
             Unnamed::Unknown => return true,
             Unnamed::Is(statement) => {

@@ -73,6 +73,9 @@ impl Marks {
     /// It reads what a sequence last gave this session.
     pub const SEQUENCE: Self = Self(1 << 5);
 
+    /// It notifies others, and leaves nothing behind by that.
+    pub const NOTIFIES: Self = Self(1 << 6);
+
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0

@@ -64,7 +64,8 @@ pub fn from_server(
 ) -> Result<Heard, Fault> {
     flow.clear();
     let heard = Heard::default();
-    let mut inward = Inward { server, client: client.as_deref_mut(), rules, flow, heard };
+    let pids = &*statements.pids;
+    let mut inward = Inward { server, client: client.as_deref_mut(), pids, rules, flow, heard };
     inward.run(bytes)?;
     let mut heard = inward.heard;
     if let Some(client) = client

@@ -8,7 +8,7 @@ use crate::cache::Cache;
 use crate::ledger::{Ledger, Trust, Undo, What, Whose};
 use crate::statements::Statement;
 use crate::trail::Trail;
-use crate::{ClientSide, Vars};
+use crate::{ClientSide, Vars, Voice};
 
 /// The server's side of a relay.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub struct ServerSide {
     pub(crate) rows: Vec<Box<[u8]>>,
     /// What its session is set to.
     pub trail: Trail,
+    /// As whom it notifies.
+    pub voice: Option<Arc<Voice>>,
 }
 
 /// What a lookup of ours found.
@@ -154,6 +156,7 @@ impl ServerSide {
             found: None,
             rows: Vec::new(),
             trail: Trail::default(),
+            voice: None,
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use hashbrown::HashTable;
 
+use crate::pids::{self, Pids};
 use crate::{Read, Reading, Readings};
 
 /// What every name on a server begins with.
@@ -25,6 +26,10 @@ pub struct Statement {
     pub types: Box<[u8]>,
     /// What running it may do to a session, once somebody wanted to know.
     pub(crate) reading: OnceLock<Arc<Reading>>,
+    /// Whether its text may hold the pid of a client.
+    pub(crate) holds_pids: bool,
+    /// Whether one of its parameters could be one.
+    pub(crate) takes_pids: bool,
 }
 
 impl Statement {
@@ -44,6 +49,7 @@ pub struct Statements {
     met: Table,
     registry: Arc<Registry>,
     readings: Readings,
+    pub(crate) pids: Arc<Pids>,
 }
 
 /// The statements of all workers.
@@ -74,8 +80,10 @@ impl Registry {
         all.last += 1;
         let id = all.last;
         let name = format!("PGBOUNCER_{id}").into_bytes().into();
+        let (holds_pids, takes_pids) = (pids::may_hold(query), pids::takes_some(query));
         let (query, types, reading) = (query.into(), types.into(), OnceLock::new());
-        let statement = Arc::new(Statement { id, name, query, types, reading });
+        let statement =
+            Arc::new(Statement { id, name, query, types, reading, holds_pids, takes_pids });
         all.table.insert(hash, &statement);
         statement
     }
@@ -89,7 +97,14 @@ impl Statements {
     #[must_use]
     pub fn new(registry: Arc<Registry>, read: Read) -> Self {
         let readings = Readings::new(read, registry.seed());
-        Self { met: Table::new(registry.seed()), registry, readings }
+        let pids = Arc::default();
+        Self { met: Table::new(registry.seed()), registry, readings, pids }
+    }
+
+    /// As [`Self::new`], for a process whose clients have pids.
+    #[must_use]
+    pub fn with_pids(self, pids: Arc<Pids>) -> Self {
+        Self { pids, ..self }
     }
 
     /// What a simple query's text may do to a session.

@@ -59,6 +59,9 @@ pub fn read(text: &[u8]) -> Reading {
         if statement.reads.contains(States::SEQUENCES) {
             marks = marks.and(Marks::SEQUENCE);
         }
+        if statement.acts.iter().any(notifies) {
+            marks = marks.and(Marks::NOTIFIES);
+        }
         if statement.acts.iter().any(resets) {
             marks = marks.and(Marks::ASK).and(Marks::RESETS);
         }
@@ -70,6 +73,10 @@ pub fn read(text: &[u8]) -> Reading {
 /// Whether all that an act does is to set what the server reports by itself.
 fn is_reported(act: &Act) -> bool {
     matches!(act, Act::Set(setting) if is_always_tracked(setting.name.as_bytes()))
+}
+
+fn notifies(act: &Act) -> bool {
+    matches!(act, Act::Notify { .. } | Act::Function("pg_notify"))
 }
 
 /// Whether an act may lead a setting back to what it was at login.

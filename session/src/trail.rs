@@ -40,7 +40,8 @@ impl Trail {
         if reading.marks.is_none() {
             return;
         }
-        self.marks = self.marks.and(reading.marks.without(Marks::LEARN));
+        let lasting = Marks::LEARN.and(Marks::NOTIFIES);
+        self.marks = self.marks.and(reading.marks.without(lasting));
         for name in &reading.custom {
             self.know(name);
         }

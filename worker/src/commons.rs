@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use auth::{Derived, Form, JobKey, KeyRing, Secret};
 use pool::{Bank, BankLimits, Board, Call, PoolId, WorkerId};
-use session::Registry;
+use session::{Pids, Registry};
 
 use crate::inquiry::Answers;
 use crate::mail::{Ask, LetterBox, Mail};
@@ -33,6 +33,8 @@ pub struct Commons<S> {
     ordering: Mutex<()>,
     /// Prepared statements, for one name per text on every server.
     pub(crate) statements: Arc<Registry>,
+    /// The pids that clients were given.
+    pub(crate) pids: Arc<Pids>,
 }
 
 impl<S> Commons<S> {
@@ -52,6 +54,7 @@ impl<S> Commons<S> {
             epochs: Mutex::default(),
             ordering: Mutex::default(),
             statements: Arc::new(Registry::new(seed)),
+            pids: Arc::new(Pids::new(workers)),
         }
     }
 

@@ -190,6 +190,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(client) = self.clients.try_remove(slot as usize) else { return };
         if let Some(key) = KeyId::of(client.card.key.pid, &client.card.key.secret) {
             self.keys.remove(&key);
+            self.commons.pids.leave(client.card.key.pid);
+            self.links.set(slot, 0);
         }
         self.commons.undeal(self.me);
     }

@@ -375,6 +375,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let key = self.new_key(slot, wish.facts.minor);
         let client = &mut self.clients[slot as usize];
         client.card.counted = true;
+        client.side.pid = key.pid;
         client.card.key = key;
         if let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize) {
             room.clients += 1;

@@ -141,6 +141,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         server.state = State::Ready;
         server.since = self.now;
         if let Some((pid, key)) = key {
+            let place = server.address.as_ref().map_or_else(String::new, crate::log::address);
+            server.side.voice = Some(self.commons.pids.voice(pid, place));
             server.pid = pid;
             server.key = key.into();
         }

@@ -1,7 +1,7 @@
 //! Cancel keys of our own: random, unlike all others here, and telling who gave them.
 //!
 //! ```text
-//! byte   0 1 2 3   process number, never negative     4 5 6 7 …  the secret: 4 bytes, 32 since protocol 3.2
+//! byte   0 1 2 3   process number, 2³⁰ and above      4 5 6 7 …  the secret: 4 bytes, 32 since protocol 3.2
 //!          │ │ └─┬─┘ which worker                            └── lowest two bits ┐
 //!          └─┴── with peers: our peer_id, lowest byte first       with peers: how often it may be sent on
 //! ```
@@ -103,7 +103,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             let mut pid = [0; 4];
             self.world.dice(&mut pid);
             self.world.dice(&mut secret);
-            pid[0] &= 0x7f;
+            // No process of an operating system has such a number: wherever it turns up, a client is meant.
+            pid[0] = pid[0] & 0x7f | (session::FIRST_PID >> 24) as u8;
             let dice = u16::from_be_bytes([pid[3], secret[0]]);
             let Some(ours) = (dice - dice % workers).checked_add(self.me.0) else { continue };
             [pid[3], secret[0]] = ours.to_be_bytes();
@@ -112,8 +113,10 @@ impl<D: Driver, W: World> Worker<D, W> {
                 secret[TTL_AT] |= TTL;
             }
             let pid = u32::from_be_bytes(pid);
-            let Some(id) = KeyId::of(pid, &secret).filter(|_| pid > 0) else { continue };
-            if let Entry::Vacant(free) = self.keys.entry(id) {
+            let Some(id) = KeyId::of(pid, &secret) else { continue };
+            if let Entry::Vacant(free) = self.keys.entry(id)
+                && self.commons.pids.enter(pid, self.me.0, slot)
+            {
                 free.insert(slot);
                 return CancelKey { pid, secret, travels: peer != 0 };
             }

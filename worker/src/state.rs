@@ -140,6 +140,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let slot = self.servers[entry as usize].client.take();
         self.server_dies(entry, "server conn crashed?");
         if let Some(slot) = slot {
+            self.links.set(slot.0, 0);
             self.spare(slot.0);
         }
     }
@@ -288,6 +289,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             room.proven.insert(asked.state.clone(), state);
         }
         self.servers[entry as usize].client = None;
+        self.links.set(slot, 0);
         self.give_back(entry);
         self.let_in(slot);
     }
@@ -296,6 +298,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// have said it. The server is as it was.
     pub(crate) fn not_proven(&mut self, slot: u32, entry: u32, error: &[u8]) {
         self.servers[entry as usize].client = None;
+        self.links.set(slot, 0);
         self.clients[slot as usize].state = client::State::Idle;
         self.give_back(entry);
         self.client_leaves(slot, Why::Server(fatal_of(error).into()));

@@ -107,6 +107,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let waited = now.since(client.since);
         let waiting_for = mem::replace(&mut client.state, State::Linked(ServerId(entry)));
         server.client = Some(ClientId(slot));
+        self.links.set(slot, server.pid);
         server.touched = true;
         server.since = now;
         client.began = now;
@@ -152,6 +153,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             return self.prove(slot, entry, &asked);
         }
         self.servers[entry as usize].client = None;
+        self.links.set(slot, 0);
         self.release(entry);
         self.let_in(slot);
     }
@@ -364,6 +366,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     pub(crate) fn unlink(&mut self, slot: u32, entry: u32) {
+        self.links.set(slot, 0);
         let client = &mut self.clients[slot as usize];
         client.state = State::Idle;
         client.since = self.now;
@@ -403,6 +406,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn server_left(&mut self, entry: u32, slot: u32, why: &Why) {
         let Some(server) = self.servers.get_mut(entry as usize) else { return };
         server.client = None;
+        self.links.set(slot, 0);
         if server.replica.is_some() {
             return self.server_dies(entry, "client disconnect");
         }

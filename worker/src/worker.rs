@@ -10,7 +10,7 @@ use auth::{Derived, JobKey};
 use config::Database;
 use io::{Buf, Conn, Done, Driver, Listener, Tuning};
 use pool::{Action, Duration, Instant, PoolId, WorkerId};
-use session::{Asked, Flow, Statements};
+use session::{Asked, Flow, Links, Statements};
 use slab::Slab;
 
 use crate::ask::Asks;
@@ -59,6 +59,8 @@ pub struct Worker<D: Driver, W> {
     /// Where in `rooms` the next look at what is not urgent begins.
     pub(crate) next_room: usize,
     pub(crate) statements: Statements,
+    /// Which server each client has, for all workers to see.
+    pub(crate) links: Arc<Links>,
     pub(crate) flow: Flow,
     /// What the pools ordered and is yet to be carried out.
     pub(crate) orders: VecDeque<(PoolId, Action)>,
@@ -117,7 +119,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         site: Arc<Site>,
     ) -> Self {
         let now = world.now();
-        let statements = Statements::new(commons.statements.clone(), session::read);
+        let statements = Statements::new(commons.statements.clone(), session::read)
+            .with_pids(commons.pids.clone());
+        let links = commons.pids.links(me.0);
         let mut worker = Self {
             driver,
             world,
@@ -138,6 +142,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             awake: Vec::new(),
             next_room: 0,
             statements,
+            links,
             flow: Flow::default(),
             orders: VecDeque::new(),
             out: Vec::new(),
