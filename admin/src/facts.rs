@@ -41,6 +41,7 @@ pub struct Facts {
     pub state: PauseState,
     pub fds: Vec<FdFacts>,
     pub pins: Vec<PinFacts>,
+    pub listeners: BTreeMap<ChannelName, ListenerFacts>,
 }
 
 impl Facts {
@@ -57,6 +58,7 @@ impl Facts {
             self.config = other.config;
         }
         join(&mut self.pools, other.pools);
+        join(&mut self.listeners, other.listeners);
         join(&mut self.peer_pools, other.peer_pools);
         join(&mut self.stats, other.stats);
         join(&mut self.databases, other.databases);
@@ -229,6 +231,30 @@ pub struct PinFacts {
     pub statement: String,
     /// Unix time, seconds.
     pub since: i64,
+}
+
+/// Which channel: SHOW LISTENERS is sorted by it.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct ChannelName {
+    pub database: String,
+    pub user: String,
+    pub channel: String,
+}
+
+/// A row of SHOW LISTENERS.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ListenerFacts {
+    /// Those that have no server.
+    pub clients: u64,
+    /// Notifications they were given.
+    pub delivered: u64,
+}
+
+impl AddAssign for ListenerFacts {
+    fn add_assign(&mut self, other: Self) {
+        self.clients += other.clients;
+        self.delivered += other.delivered;
+    }
 }
 
 /// A row of SHOW POOLS.

@@ -23,10 +23,10 @@ pub use command::{Command, Shutdown};
 pub use console::{Answer, Columns, Console, Next};
 pub use docs::manual;
 pub use facts::{
-    Address, Cache, ClientFacts, ClientState, ConfigRow, DatabaseFacts, DnsHostFacts, DnsZoneFacts,
-    Facts, FdFacts, ListFacts, MemoryFacts, PauseState, PeerFacts, PeerPoolFacts, PinFacts,
-    PoolFacts, PoolName, Positions, Replication, ServerFacts, ServerState, SocketFacts, StatsFacts,
-    UserFacts, Zone,
+    Address, Cache, ChannelName, ClientFacts, ClientState, ConfigRow, DatabaseFacts, DnsHostFacts,
+    DnsZoneFacts, Facts, FdFacts, ListFacts, ListenerFacts, MemoryFacts, PauseState, PeerFacts,
+    PeerPoolFacts, PinFacts, PoolFacts, PoolName, Positions, Replication, ServerFacts, ServerState,
+    SocketFacts, StatsFacts, UserFacts, Zone,
 };
 pub use refusal::Refusal;
 pub use reply::welcome;

@@ -253,6 +253,19 @@ impl Pool {
         }
     }
 
+    /// linked -> linked: `server` is `client`'s now.
+    pub fn lend(&mut self, server: ServerId, client: ClientId) {
+        if let Some(at) = self.find(server, &[Place::Linked]) {
+            self.servers[at].client = Some(client);
+        }
+    }
+
+    /// Whether anybody is in line, here or on another worker.
+    #[must_use]
+    pub fn somebody_waits(&self) -> bool {
+        !self.line.is_empty() || self.board.waiting() > 0
+    }
+
     /// linked | testing -> idle, canceled, leaving, closed, or linked to the next: `server` is clean.
     pub fn release(&mut self, server: ServerId, now: Instant, out: &mut Vec<Action>) {
         let Some(at) = self.find(server, &[Place::Linked, Place::Testing]) else { return };

@@ -15,6 +15,8 @@ pub struct Flow {
     pub to_client: Pieces,
     /// Our own queries that were answered, in order. The worker drains it.
     pub owned: Vec<Owned>,
+    /// Notifications that a server was told to collect: whole messages. The worker drains it.
+    pub notices: Vec<Box<[u8]>>,
     /// Adds up until the worker takes it.
     pub counted: Counted,
 }

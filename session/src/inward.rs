@@ -293,12 +293,21 @@ impl Inward<'_> {
     /// Somebody notified. The client knows others, and itself, by the pids they were given.
     fn notification(&mut self, message: &Message<'_>) -> Result<(), Fault> {
         let said = Notification::read(message.body).map_err(Fault::Server)?;
-        let Some(client) = &self.client else { return Ok(()) };
+        let own = self.client.as_ref().map(|client| client.pid);
         let pid = match &self.server.voice {
-            Some(voice) if voice.pid == said.pid => client.pid,
+            Some(voice) if voice.pid == said.pid => own.unwrap_or(said.pid),
             Some(voice) => self.pids.notifier(said.pid, voice),
             None => said.pid,
         };
+        if self.server.collects {
+            let rest = message.body.get(4..).unwrap_or_default();
+            let whole = [&message.header[..], &pid.to_be_bytes(), rest].concat();
+            self.flow.notices.push(whole.into());
+            return Ok(());
+        }
+        if self.client.is_none() {
+            return Ok(());
+        }
         if pid == said.pid {
             self.pass(message);
             return Ok(());

@@ -42,6 +42,8 @@ pub struct ServerSide {
     pub(crate) rows: Vec<Box<[u8]>>,
     /// What its session is set to.
     pub trail: Trail,
+    /// Its notifications are not its client's, or not simply: they are left to the worker.
+    pub collects: bool,
     /// As whom it notifies.
     pub voice: Option<Arc<Voice>>,
 }
@@ -81,6 +83,8 @@ pub enum Own {
     Lookup,
     /// What its session is set to. The answer's rows come with it.
     Probe,
+    /// LISTEN, UNLISTEN and NOTIFY, by which listening goes from server to server.
+    Ear,
 }
 
 /// Where the messages sent stand towards the Sync that ends their batch.
@@ -156,6 +160,7 @@ impl ServerSide {
             found: None,
             rows: Vec::new(),
             trail: Trail::default(),
+            collects: false,
             voice: None,
         }
     }

@@ -190,6 +190,16 @@ impl Ties {
         self.0 == 0
     }
 
+    /// Whether this is the only one.
+    #[must_use]
+    pub fn is_only(self, tie: Tie) -> bool {
+        self.0 == tie as u16
+    }
+
+    pub(crate) fn remove(&mut self, tie: Tie) {
+        self.0 &= !(tie as u16);
+    }
+
     #[must_use]
     pub fn has(self, tie: Tie) -> bool {
         self.0 & tie as u16 != 0
@@ -231,6 +241,8 @@ pub(crate) struct Probed {
     pub(crate) ties: Ties,
     /// Which of the tracked parameters were set in this session: by their place in the list.
     pub(crate) tracked: Vec<usize>,
+    /// Channels it listens to.
+    pub(crate) channels: Vec<Box<[u8]>>,
 }
 
 /// The time limit that can strike a probe.
@@ -279,7 +291,9 @@ const PROBE: &str = concat!(
     "session_user::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') ",
     "UNION ALL (SELECT 'p','','' FROM pg_catalog.pg_prepared_statements WHERE from_sql LIMIT 1) ",
     "UNION ALL (SELECT 'c','','' FROM pg_catalog.pg_cursors WHERE is_holdable LIMIT 1) ",
-    "UNION ALL (SELECT 'l','','' FROM pg_catalog.pg_listening_channels() LIMIT 1) ",
+    "UNION ALL (SELECT 'l',pg_catalog.encode(pg_catalog.convert_to(",
+    "channel,pg_catalog.getdatabaseencoding()),'hex'),'' ",
+    "FROM pg_catalog.pg_listening_channels() AS channel LIMIT 1025) ",
     "UNION ALL (SELECT 'a','','' FROM pg_catalog.pg_locks ",
     "WHERE locktype OPERATOR(pg_catalog.=) 'advisory' ",
     "AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() LIMIT 1) ",
@@ -313,10 +327,13 @@ impl Probed {
                 (b"w", Some(value)) => limit = value,
                 (b"r", Some(value)) => role = value,
                 (b"u", Some(value)) => user = value,
+                (b"l", _) => {
+                    found.ties.add(Tie::Listen);
+                    found.channels.push(name.into());
+                }
                 (kind, _) => found.ties.add(match kind {
                     b"p" => Tie::PreparedStatement,
                     b"c" => Tie::HoldableCursor,
-                    b"l" => Tie::Listen,
                     b"a" => Tie::AdvisoryLock,
                     b"t" => Tie::TemporaryTable,
                     _ => return None,

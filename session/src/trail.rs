@@ -9,6 +9,9 @@ use crate::{ClientSide, Tracked, Vars};
 /// Statements of one transaction that are learnt from at once; the others are the next time.
 const LEARNERS_MAX: usize = 16;
 
+/// A probe lists no more of them.
+const CHANNELS_MAX: usize = 1024;
+
 /// The session state of one server.
 #[derive(Debug, Default)]
 pub struct Trail {
@@ -19,6 +22,8 @@ pub struct Trail {
     /// What ran last that may have changed something.
     culprit: Option<Arc<Reading>>,
     hurried: bool,
+    /// Channels it listens to, as far as it is known.
+    channels: Vec<Box<[u8]>>,
     /// What ran since the last probe and can be learnt from.
     learners: Vec<Arc<Reading>>,
     /// Settings with a dot in their name that were ever set on it: they are never gone again.
@@ -108,6 +113,35 @@ impl Trail {
         self.hurried = true;
     }
 
+    /// The channels it is known to listen to.
+    #[must_use]
+    pub fn channels(&self) -> &[Box<[u8]>] {
+        &self.channels
+    }
+
+    /// It was made to listen to these, and to no others.
+    pub fn listens_to(&mut self, channels: &[Box<[u8]>]) {
+        self.channels = channels.to_vec();
+        if channels.is_empty() {
+            self.ties.remove(Tie::Listen);
+        } else {
+            self.ties.add(Tie::Listen);
+        }
+    }
+
+    #[must_use]
+    pub fn is_listening(&self) -> bool {
+        self.ties.has(Tie::Listen)
+    }
+
+    /// Whether its client is tied to it by channels, of which not too many to be listed, and by nothing else.
+    #[must_use]
+    pub fn only_listens(&self) -> bool {
+        self.ties.is_only(Tie::Listen)
+            && !self.is_doubtful()
+            && (1..=CHANNELS_MAX).contains(&self.channels.len())
+    }
+
     /// Whether a client left something behind, or may have.
     #[must_use]
     pub fn is_unclean(&self) -> bool {
@@ -164,6 +198,7 @@ impl Trail {
         self.marks = Marks::default();
         self.ties.renew(found.ties);
         self.ties.renew_unseen(seen_elsewhere);
+        self.channels.clone_from(&found.channels);
         let state = share(&self.state, &found.state);
         if let Some(client) = client {
             client.state = follow(client, &found, state.as_ref(), resets.then_some(tracked));
@@ -190,6 +225,7 @@ impl Trail {
     pub fn discarded(&mut self) {
         self.state = None;
         self.marks = Marks::default();
+        self.channels.clear();
         self.ties.renew(Ties::default());
         self.learners.clear();
     }

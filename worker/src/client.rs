@@ -8,6 +8,7 @@ use session::ClientSide;
 use session::login::Replication;
 
 use crate::desk::Desk;
+use crate::ears::Ear;
 use crate::enter::Entering;
 use crate::server::Replica;
 
@@ -28,6 +29,8 @@ pub(crate) struct Client {
     /// When its transaction began.
     pub(crate) began: Instant,
     pub(crate) card: Box<Card>,
+    /// Where it listens while it has no server.
+    pub(crate) ear: Option<Box<Ear>>,
 }
 
 /// Who a client is: what is looked at only when it comes, goes, cancels or is shown.

@@ -9,6 +9,7 @@ use auth::{Derived, Form, JobKey, KeyRing, Secret};
 use pool::{Bank, BankLimits, Board, Call, PoolId, WorkerId};
 use session::{Pids, Registry};
 
+use crate::ears::HubCard;
 use crate::inquiry::Answers;
 use crate::mail::{Ask, LetterBox, Mail};
 use crate::names::Names;
@@ -23,6 +24,7 @@ pub struct Commons<S> {
     census: Mutex<Census>,
     memory: Mutex<Memory>,
     names: Mutex<Names>,
+    hubs: Mutex<BTreeMap<PoolId, Arc<HubCard>>>,
     /// Clients per worker, for dealing out new ones evenly.
     loads: Vec<AtomicU32>,
     /// On the way out: nobody comes in any more.
@@ -49,6 +51,7 @@ impl<S> Commons<S> {
             census: Mutex::default(),
             memory: Mutex::default(),
             names: Mutex::default(),
+            hubs: Mutex::default(),
             doors_shut: AtomicBool::new(false),
             socket_ids: AtomicU64::new(1),
             epochs: Mutex::default(),
@@ -72,6 +75,11 @@ impl<S> Commons<S> {
 
     pub fn names(&self) -> MutexGuard<'_, Names> {
         open(&self.names)
+    }
+
+    /// The server that listens for the idle clients of a pool, where there is one.
+    pub(crate) fn hubs(&self) -> MutexGuard<'_, BTreeMap<PoolId, Arc<HubCard>>> {
+        open(&self.hubs)
     }
 
     #[must_use]

@@ -6,6 +6,7 @@ use io::Driver;
 use pool::{ClientId, Failure, PoolId, ServerId, WorkerId};
 use session::{ServerSide, Vars};
 
+use crate::ears::Step;
 use crate::mail::Mail;
 use crate::server::{Replica, Server, Slot, State};
 use crate::slot;
@@ -50,6 +51,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             slot: Slot::Asked,
             said_why: false,
             pinned: None,
+            step: Step::Usual,
+            stays: false,
             new: false,
             port,
             route,
@@ -96,10 +99,13 @@ impl<D: Driver, W: World> Worker<D, W> {
         if matches!(server.state, State::Closing) {
             return None;
         }
-        let client = server.client.take();
+        let client = server.client.take().filter(|client| *client != crate::ears::HUB);
         let (pool, now) = (server.pool, self.now);
         if server.replica.is_none() {
             self.with_pool(pool, |pool, out| pool.lost(ServerId(entry), now, out));
+        }
+        if self.servers[entry as usize].step == Step::Hub {
+            self.hub_died(entry);
         }
         Some(client)
     }

@@ -75,6 +75,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let (pool, conn, age) = (client.pool, client.conn, self.now.since(client.card.connected));
         client.held = Vec::new();
         client.since = self.now;
+        self.forget_ear(slot);
         match state {
             State::Waiting(WaitingFor::Replica) => self.replica_unwanted(slot),
             State::Waiting(WaitingFor::Query | WaitingFor::Welcome) => {

@@ -100,6 +100,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             since: self.now,
             began: self.now,
             card: Box::new(card),
+            ear: None,
         }));
         self.set_role(conn, Role::Client(entry));
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use admin::{
-    Cache, ClientState, ConfigRow, DatabaseFacts, DnsHostFacts, DnsZoneFacts, Facts, FdFacts,
-    ListFacts, MemoryFacts, Need, PeerFacts, PoolFacts, PoolName, Positions, ServerState,
-    SocketFacts, StatsFacts, UserFacts, View, Zone,
+    Cache, ChannelName, ClientState, ConfigRow, DatabaseFacts, DnsHostFacts, DnsZoneFacts, Facts,
+    FdFacts, ListFacts, ListenerFacts, MemoryFacts, Need, PeerFacts, PoolFacts, PoolName,
+    Positions, ServerState, SocketFacts, StatsFacts, UserFacts, View, Zone,
 };
 use config::{LoadBalance, PoolMode};
 use io::{Address, Driver};
@@ -44,6 +44,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                     facts.zone = self.zone();
                     facts.pins = self.pin_facts();
                 }
+                Need::Listeners => facts.listeners = self.listener_facts(),
                 Need::PeerPools => facts.peer_pools = self.peer_pool_facts(),
             }
         }
@@ -173,6 +174,18 @@ impl<D: Driver, W: World> Worker<D, W> {
             })
         };
         self.servers.iter().filter_map(|(_, server)| row(server)).collect()
+    }
+
+    fn listener_facts(&self) -> BTreeMap<ChannelName, ListenerFacts> {
+        let mut listeners = BTreeMap::new();
+        for room in self.rooms.iter().flatten() {
+            for (channel, clients, delivered) in room.ears.counts() {
+                let (database, user) = (room.name.to_string(), room.user.to_string());
+                let name = ChannelName { database, user, channel: text(Some(channel)) };
+                listeners.insert(name, ListenerFacts { clients, delivered });
+            }
+        }
+        listeners
     }
 
     fn pool_facts(&self) -> BTreeMap<PoolName, PoolFacts> {

@@ -235,6 +235,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Own::Clean => "DISCARD ALL",
                 Own::Lookup => "auth_query",
                 Own::Probe => "session probe",
+                Own::Ear => "listening",
             };
             self.log_server(entry, Level::Warning, format_args!("{what} failed: {text}"));
             return self.own_failed(entry, own, body);
@@ -259,6 +260,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             // Their answers are more than that they are done.
             Own::Lookup | Own::Probe => {}
+            Own::Ear => self.ear_heard(entry),
         }
     }
 
@@ -270,6 +272,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             Own::Set => self.vars_refused(entry, error),
             Own::Clean | Own::Reconnect | Own::Lookup => self.server_dies(entry, "unclean server"),
             Own::Probe => {}
+            Own::Ear => self.ear_failed(entry),
         }
     }
 

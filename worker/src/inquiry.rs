@@ -241,7 +241,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let inquiry =
             Inquiry { question: question.clone(), server: None, since: now, askers, late };
         let index = self.next_inquiry;
-        self.next_inquiry = (index + 1) % NUMBERS;
+        // The last number is no inquiry's: it stands for a hub.
+        self.next_inquiry = (index + 1) % (NUMBERS - 1);
         self.inquiries.insert(index, inquiry);
         self.inquiry_ids.insert(question, index);
         self.with_pool(pool, |pool, out| pool.acquire(ClientId(NUMBERS | index), now, out));

@@ -10,6 +10,7 @@ use io::{Ends, Waker};
 use pool::{Calling, PoolId, WorkerId};
 
 use crate::dial::Traveller;
+use crate::ears::Word;
 use crate::names::{Resolution, Sought};
 use crate::order::Order;
 use crate::peers::Parcel;
@@ -50,6 +51,8 @@ pub enum Mail<S> {
     Vouched { party: Party, verdict: Result<(), String> },
     /// What was found out about a client that is logging in; `None` where there is no such name.
     Learnt { party: Party, about: About, name: Option<Box<str>> },
+    /// About listening in `pool`.
+    Ear { pool: PoolId, word: Word },
     /// Keys derived from a password, for the login that asked.
     Derived { party: Party, key: Option<JobKey>, derived: Derived },
 }

@@ -264,7 +264,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             Some(name) => self.marks_mut(name).paused = true,
         }
         let now = self.now;
-        for id in self.rooms_in(scope) {
+        let rooms = self.rooms_in(scope);
+        self.end_hubs(&rooms, "pause mode");
+        for id in rooms {
             self.with_pool(id, |pool, out| pool.pause(now, out));
         }
         self.carry_out();
@@ -318,6 +320,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.forgive(id);
             self.with_pool(id, |pool, out| pool.reconnect(epoch, now, out));
         }
+        let rooms = self.rooms_in(scope);
+        self.end_obsolete_hubs(&rooms, reason);
         self.carry_out();
     }
 

@@ -12,6 +12,7 @@ use metrics::{Counters, History};
 use pool::{BankLimits, Duration, Instant, Limits, Pool, PoolId};
 use session::{Mode, Rules};
 
+use crate::ears::Ears;
 use crate::welcome::Welcome;
 use crate::worker::Worker;
 use crate::world::World;
@@ -48,6 +49,8 @@ pub(crate) struct Room {
     /// Clients here, in line or not.
     pub(crate) clients: u32,
     pub(crate) empty_since: Instant,
+    /// Clients that listen without a server.
+    pub(crate) ears: Ears,
     /// Whether it stands among those that a tick looks at.
     pub(crate) awake: bool,
 }
@@ -160,6 +163,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             error_is_news: false,
             clients: 0,
             empty_since: self.now,
+            ears: Ears::default(),
             awake: false,
         };
         let index = id.0 as usize;

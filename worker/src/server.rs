@@ -5,6 +5,7 @@ use pool::{ClientId, Instant, PoolId, WorkerId};
 use session::login::{Replication, ServerLogin};
 use session::{Own, ServerSide};
 
+use crate::ears::Step;
 use crate::route::Route;
 
 /// One connection to PostgreSQL.
@@ -48,6 +49,10 @@ pub(crate) struct Server {
     pub(crate) said_why: bool,
     /// Since when its client keeps it between transactions: unix time, in seconds.
     pub(crate) pinned: Option<i64>,
+    /// Whose its notifications are.
+    pub(crate) step: Step,
+    /// Its client's channels cannot be left to the hub.
+    pub(crate) stays: bool,
     /// It is being asked what its connect_query made of it.
     pub(crate) new: bool,
     /// It belongs to one replication client, and is in no pool's hands.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use io::Driver;
 use pool::ServerId;
-use session::{Asked, Own, State, Trail};
+use session::{Asked, Own, State, Tie, Trail};
 
 use crate::client;
 use crate::end::Why;
@@ -39,6 +39,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         if server.side.trail.ties.is_none() {
             self.unlink(slot, entry);
             self.give_back(entry);
+        } else if server.side.trail.only_listens() {
+            self.may_go_quiet(slot, entry);
         }
     }
 
@@ -93,7 +95,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let login = self.rooms.get(server.pool.0 as usize).and_then(Option::as_deref);
         let login = login.map(|room| room.user.clone()).unwrap_or_default();
         let tracked = &self.site.tracked;
-        let was_tied = !server.side.trail.ties.is_none();
+        let ties = server.side.trail.ties;
+        let was_tied = !ties.is_none() && !ties.is_only(Tie::Listen);
         let side = client.map(|client| &mut client.side);
         let timed_out = error.is_some_and(|body| wire::ErrorFields::new(body).code() == b"57014");
         if timed_out && !server.side.trail.is_hurried() {
@@ -127,7 +130,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.servers[entry as usize].pinned = None;
             return self.parted(slot, entry);
         }
-        if !was_tied {
+        if ties.is_only(Tie::Listen) {
+            // That ties it for a moment only.
+            self.servers[entry as usize].pinned = None;
+        } else if !was_tied {
             self.servers[entry as usize].pinned = Some(self.world.wall_us() / 1_000_000);
             self.log_client(slot, Level::Log, format_args!("pinned to its server: {ties}"));
         }
@@ -242,7 +248,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// Nothing ties them any more. What the client said meanwhile stands in line like anybody's.
-    fn parted(&mut self, slot: u32, entry: u32) {
+    pub(crate) fn parted(&mut self, slot: u32, entry: u32) {
         if self.clients[slot as usize].leaving {
             return self.client_leaves(slot, Why::CloseRequest);
         }

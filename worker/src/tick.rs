@@ -22,6 +22,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.tick_rooms();
         self.tick_clients();
         self.tick_servers();
+        self.tick_ears();
         self.tick_inquiries();
         self.tick_cancellers();
         self.tick_peers();
@@ -32,6 +33,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             let some = self.some_rooms();
             self.top_up(some.clone());
             self.tick_replicas();
+            self.tick_hubs();
             self.fast_close();
             self.sweep_rooms(some);
             self.tick_zones();

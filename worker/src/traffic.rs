@@ -126,11 +126,17 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             return;
         }
+        if self.clients[slot as usize].ear.is_some() && self.ear_returns(slot, entry) {
+            if let Some((slot, bytes)) = self.fresh.take() {
+                self.clients[slot as usize].held.extend_from_slice(&bytes);
+            }
+            return;
+        }
         self.send_held(slot, entry);
     }
 
     /// What waited for a server goes on to it.
-    fn send_held(&mut self, slot: u32, entry: u32) {
+    pub(crate) fn send_held(&mut self, slot: u32, entry: u32) {
         if self.fresh.as_ref().is_some_and(|(fresh, _)| *fresh == slot)
             && let Some((_, bytes)) = self.fresh.take()
         {
@@ -159,7 +165,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// A client's bytes, on to its server.
-    fn forward(&mut self, slot: u32, entry: u32, bytes: Buf) {
+    pub(crate) fn forward(&mut self, slot: u32, entry: u32, bytes: Buf) {
         let now = self.now;
         let client = &mut self.clients[slot as usize];
         let server = &mut self.servers[entry as usize];
@@ -245,6 +251,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             &bytes,
             &mut self.flow,
         );
+        let notices = mem::take(&mut self.flow.notices);
         let to_server = server.conn;
         match conn {
             Some(conn) => self.pass_on(conn, to_server, bytes, Towards::Client),
@@ -254,6 +261,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             Ok(heard) => heard,
             Err(fault) => return self.server_broke(entry, &fault),
         };
+        if !notices.is_empty() {
+            self.noticed(entry, notices);
+        }
         self.count(entry, slot);
         match self.servers[entry as usize].own {
             Some(Own::Set) if heard.fatal => {
@@ -366,6 +376,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     pub(crate) fn unlink(&mut self, slot: u32, entry: u32) {
+        self.keep_ear(slot);
+        self.servers[entry as usize].stays = false;
         self.links.set(slot, 0);
         let client = &mut self.clients[slot as usize];
         client.state = State::Idle;
@@ -410,6 +422,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         if server.replica.is_some() {
             return self.server_dies(entry, "client disconnect");
         }
+        self.ear_cut(entry);
+        let server = &mut self.servers[entry as usize];
         let resumed = !mem::replace(&mut server.reading, true);
         if resumed && let Some(conn) = server.conn {
             self.driver.resume(conn);
@@ -462,6 +476,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         server.side.trail.took(&known.side);
         if known.card.proving {
             return self.settings_taken(client.0, entry);
+        }
+        if self.ear_returns(client.0, entry) {
+            return;
         }
         self.send_held(client.0, entry);
     }
@@ -552,7 +569,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         let suspended = self.standing.suspended;
         for (_, server) in &mut self.servers {
-            if server.client.is_none() && matches!(server.state, server::State::Ready) {
+            let unused = server.client.is_none_or(|client| client == crate::ears::HUB);
+            if unused && matches!(server.state, server::State::Ready) {
                 set_reading(&mut self.driver, server.conn, &mut server.reading, !suspended);
             }
         }

@@ -242,6 +242,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             Mail::Vouched { party: Party::Server { .. }, .. } => {}
             Mail::Learnt { party, about, name } => self.learnt(party, about, name),
+            Mail::Ear { pool, word } => self.told(pool, word),
             Mail::Derived { party, key, derived } => self.derived(party, key, &derived),
         }
     }

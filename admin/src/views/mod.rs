@@ -4,6 +4,7 @@ mod config;
 mod databases;
 mod dns;
 mod fds;
+mod listeners;
 mod lists;
 mod memory;
 mod peers;
@@ -28,6 +29,7 @@ pub enum View {
     DnsZones,
     Fds,
     Help,
+    Listeners,
     Lists,
     Mem,
     /// DATABASES and STATS for who asks for columns by the names that they once had.
@@ -69,6 +71,7 @@ pub enum Need {
     Fds,
     /// With the zone.
     Pins,
+    Listeners,
 }
 
 /// A row of the table of views.
@@ -152,7 +155,7 @@ const VERSION: Sheet = Sheet {
     about: "The version of PgBouncer that this program stands in for.",
 };
 
-pub(crate) static SHEETS: [Sheet; 23] = [
+pub(crate) static SHEETS: [Sheet; 24] = [
     sockets::ACTIVE_SOCKETS,
     sockets::CLIENTS,
     config::CONFIG,
@@ -161,6 +164,7 @@ pub(crate) static SHEETS: [Sheet; 23] = [
     dns::DNS_ZONES,
     fds::FDS,
     HELP,
+    listeners::LISTENERS,
     lists::LISTS,
     memory::MEM,
     peers::PEER_POOLS,

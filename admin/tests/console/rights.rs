@@ -13,6 +13,7 @@ const STATS_MAY: &[&str] = &[
     "SHOW DNS_HOSTS",
     "SHOW DNS_ZONES",
     "SHOW HELP",
+    "SHOW LISTENERS",
     "SHOW LISTS",
     "SHOW MEM",
     "SHOW PEER_POOLS",

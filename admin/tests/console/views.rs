@@ -48,6 +48,7 @@ fn wanted() -> BTreeMap<&'static str, String> {
         ),
         ("PEERS", "peer_id i, host t, port i, pool_size i"),
         ("PINS", PINS),
+        ("LISTENERS", "database t, user t, channel t, clients q, delivered q"),
         ("CLIENTS", SOCKET),
         ("SERVERS", SOCKET),
         ("SOCKETS", &sockets),

@@ -18,6 +18,7 @@ mod hba;
 mod incidents;
 mod lifecycle;
 mod limits;
+mod listen;
 mod logging;
 mod logins;
 mod lookups;
