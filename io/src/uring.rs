@@ -273,7 +273,8 @@ impl Uring {
         let (of, order, sending) = if slow {
             (Order::SendSlowly, order, Sending::Slowly)
         } else {
-            self.hurry |= more;
+            // Nobody reports its success, and there is something to do after it: so it is not waited for.
+            self.hurry |= more || link.crowded || link.stage != Stage::Open;
             let order = order.flags(squeue::Flags::SKIP_SUCCESS);
             (Order::SendAtOnce, order, Sending::AtOnce)
         };

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io::{Driver, Tuning};
 
@@ -80,6 +80,29 @@ fn pausing_and_resuming_in_any_order() {
         let written = writer.join().unwrap();
         world.until("all", |world| world.said(conn).count == written);
         assert!(world.said(conn).bytes == stream(5, 0, written));
+    });
+}
+
+/// What the kernel takes at once is known at once: the driver does not sleep over it.
+#[test]
+fn drained_and_closed_are_not_slept_over() {
+    const LONG: Duration = Duration::from_secs(20);
+    over_each(|world| {
+        let tuning = Tuning { high_water: 1_000, low_water: 100, ..Tuning::default() };
+        world.driver.tune(&tuning);
+        let (near, _far) = tcp_pair();
+        let conn = world.adopt(near);
+        world.until_quiet();
+        let since = Instant::now();
+        world.driver.write(conn, &[0; 5_000]);
+        world.turn(LONG);
+        assert_eq!((world.said(conn).drained, world.driver.unsent(conn)), (1, 0));
+
+        world.driver.write(conn, &[0; 5_000]);
+        world.driver.finish(conn);
+        world.turn(LONG);
+        assert!(world.said(conn).closed);
+        assert!(since.elapsed() < LONG, "it slept for {:?}", since.elapsed());
     });
 }
 
