@@ -7,32 +7,90 @@
 /// bytes are ASCII characters.
 pub(crate) fn of(text: &[u8], out: &mut Vec<u8>) -> bool {
     out.clear();
-    let (mut at, mut before) = (0, b' ');
-    while let Some(&byte) = text.get(at) {
+    // Everything is copied in runs: up to `copied` it is there already.
+    let (mut at, mut copied) = (0, 0);
+    loop {
+        at += run(text, at, |kind| kind == Kind::Plain);
+        let Some(&byte) = text.get(at) else { break };
+        let before = if at == 0 { b' ' } else { text[at - 1] };
         let next = text.get(at + 1).copied().unwrap_or(0);
-        let end = match byte {
+        let end = match (kind(byte), byte) {
+            (Kind::Plain, _) => at + 1,
+            // A digit in a name is a letter like others, and so is a `$`.
+            (Kind::Letter, _) => at + run(text, at, |kind| kind <= Kind::Digit),
+            (Kind::Digit, b'$') if next.is_ascii_digit() => {
+                at + run(text, at, |kind| kind <= Kind::Digit)
+            }
+            // Perhaps the beginning of a string.
+            (Kind::Digit, b'$') => return false,
+            (Kind::Digit, _) => match number(text, at) {
+                Some(end) => replaced(text, &mut copied, at, end, out),
+                None => return false,
+            },
             // E'…', B'…', U&'…' have rules of their own.
-            b'\'' if is_word(before) || before == b'&' => return false,
-            b'\'' => quoted(text, at, b'\''),
-            b'"' => quoted(text, at, b'"'),
-            b'-' if next == b'-' => return false,
-            b'/' if next == b'*' => return false,
-            // A parameter; else perhaps the beginning of a string.
-            b'$' if next.is_ascii_digit() || is_word(before) => Some(at + 1),
-            b'$' => return false,
-            b'0'..=b'9' if !is_word(before) => number(text, at),
-            _ => Some(at + 1),
+            (_, b'\'') if is_word(before) || before == b'&' => return false,
+            (_, b'\'') => match quoted(text, at, b'\'') {
+                Some(end) => replaced(text, &mut copied, at, end, out),
+                None => return false,
+            },
+            (_, b'"') => match quoted(text, at, b'"') {
+                Some(end) => end,
+                None => return false,
+            },
+            (_, b'-') if next == b'-' => return false,
+            (_, b'/') if next == b'*' => return false,
+            _ => at + 1,
         };
-        let Some(end) = end else { return false };
-        match byte {
-            b'\'' => out.push(b'?'),
-            b'0'..=b'9' if !is_word(before) => out.push(b'?'),
-            _ => out.extend_from_slice(text.get(at..end).unwrap_or_default()),
-        }
-        before = text.get(end - 1).copied().unwrap_or(byte);
         at = end;
     }
+    out.extend_from_slice(text.get(copied..).unwrap_or_default());
     true
+}
+
+/// Put a `?` in place of what lies from `start` to `end`. Returns `end`.
+fn replaced(text: &[u8], copied: &mut usize, start: usize, end: usize, out: &mut Vec<u8>) -> usize {
+    out.extend_from_slice(text.get(*copied..start).unwrap_or_default());
+    out.push(b'?');
+    *copied = end;
+    end
+}
+
+/// What a byte may be a part of.
+#[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+enum Kind {
+    /// A name.
+    Letter,
+    /// A name or a number; `$` too.
+    Digit,
+    /// A string, a comment, or nothing special.
+    Sign,
+    /// Nothing special.
+    Plain,
+}
+
+const KINDS: [Kind; 256] = {
+    let mut kinds = [Kind::Plain; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        kinds[byte] = match byte as u8 {
+            b'0'..=b'9' | b'$' => Kind::Digit,
+            b'\'' | b'"' | b'-' | b'/' => Kind::Sign,
+            other if is_word(other) => Kind::Letter,
+            _ => Kind::Plain,
+        };
+        byte += 1;
+    }
+    kinds
+};
+
+fn kind(byte: u8) -> Kind {
+    KINDS[usize::from(byte)]
+}
+
+/// How many bytes from `start` on are of such kinds.
+fn run(text: &[u8], start: usize, belongs: impl Fn(Kind) -> bool) -> usize {
+    let rest = text.get(start..).unwrap_or_default();
+    rest.iter().position(|byte| !belongs(kind(*byte))).unwrap_or(rest.len())
 }
 
 /// Where the string that begins at `start` is over. `None`: nowhere.
@@ -56,15 +114,17 @@ fn number(text: &[u8], start: usize) -> Option<usize> {
 }
 
 /// Whether a byte can be a part of a name.
-fn is_word(byte: u8) -> bool {
+const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 128..)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     fn shape(text: &str) -> Option<String> {
         let mut out = Vec::new();
-        super::of(text.as_bytes(), &mut out).then(|| String::from_utf8(out).expect("text"))
+        of(text.as_bytes(), &mut out).then(|| String::from_utf8(out).expect("text"))
     }
 
     #[test]
@@ -96,6 +156,49 @@ mod tests {
             "select n'x'",
         ] {
             assert_eq!(shape(text), None, "{text}");
+        }
+    }
+
+    /// The same byte by byte, as it is most easily believed.
+    fn slowly(text: &[u8]) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let (mut at, mut before) = (0, b' ');
+        while let Some(&byte) = text.get(at) {
+            let next = text.get(at + 1).copied().unwrap_or(0);
+            let end = match byte {
+                b'\'' if is_word(before) || before == b'&' => return None,
+                b'\'' => quoted(text, at, b'\'')?,
+                b'"' => quoted(text, at, b'"')?,
+                b'-' if next == b'-' => return None,
+                b'/' if next == b'*' => return None,
+                b'$' if next.is_ascii_digit() || is_word(before) => at + 1,
+                b'$' => return None,
+                b'0'..=b'9' if !is_word(before) => number(text, at)?,
+                _ => at + 1,
+            };
+            match byte {
+                b'\'' => out.push(b'?'),
+                b'0'..=b'9' if !is_word(before) => out.push(b'?'),
+                _ => out.extend_from_slice(&text[at..end]),
+            }
+            before = text[end - 1];
+            at = end;
+        }
+        Some(out)
+    }
+
+    /// All texts of up to six bytes, of bytes that could make a difference.
+    #[test]
+    fn in_runs_it_is_the_same_as_byte_by_byte() {
+        const BYTES: &[u8] = b"a1$'\".-/*& \xc3";
+        let mut out = Vec::new();
+        for length in 0..=6_u32 {
+            for number in 0..BYTES.len().pow(length) {
+                let digit = |place| BYTES[number / BYTES.len().pow(place) % BYTES.len()];
+                let text: Vec<u8> = (0..length).map(digit).collect();
+                let shape = of(&text, &mut out).then(|| out.clone());
+                assert_eq!(shape, slowly(&text), "{:?}", text.escape_ascii().to_string());
+            }
         }
     }
 }
