@@ -44,6 +44,8 @@ enum Kind {
     Begin,
     End,
     Other(&'static str),
+    /// How the session is set, as a pooler that follows sessions asks.
+    Session,
     Empty,
 }
 
@@ -66,6 +68,11 @@ const PARAMETERS: [(&str, &str); 9] = [
 /// One column of type int4: name, table, column, type, size, modifier, format.
 const ROW_DESCRIPTION: &[u8] =
     b"T\0\0\0\x21\0\x01abalance\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
+/// That nothing is set and no role taken, by the user we all are: the rows of a fresh PostgreSQL.
+const SESSION: [[&[u8]; 2]; 2] =
+    [[b"\0\0\0\x01r", b"\0\0\0\x086e6f6e65"], [b"\0\0\0\x01u", b"\0\0\0\x0a62656e6368"]];
+/// How a question after the session begins.
+const SESSION_QUERY: &[u8] = b"SELECT 's'::pg_catalog.text,";
 const DATA_ROW: &[u8] = b"D\0\0\0\x0f\0\x01\0\0\0\x0512345";
 
 impl Backend {
@@ -177,6 +184,12 @@ impl Backend {
                 }
                 tag
             }
+            Kind::Session => {
+                for [what, value] in SESSION {
+                    put(out, b'D', &[b"\0\x03", what, b"\0\0\0\0", value].concat());
+                }
+                "SELECT 2\0"
+            }
             Kind::Empty => return out.extend_from_slice(b"I\0\0\0\x04"),
         };
         put(out, b'C', tag.as_bytes());
@@ -208,7 +221,8 @@ fn describe(body: &[u8], out: &mut Vec<u8>) {
 }
 
 fn kind(query: &[u8]) -> Kind {
-    const TABLE: [(&[u8], Kind); 8] = [
+    const TABLE: [(&[u8], Kind); 9] = [
+        (SESSION_QUERY, Kind::Session),
         (b"SELECT", Kind::Select),
         (b"BEGIN", Kind::Begin),
         (b"COMMIT", Kind::End),

@@ -37,6 +37,13 @@ pub struct Conditions {
     pub quota: Option<f64>,
 }
 
+/// What only some kinds of run have in their ini.
+#[derive(Clone, Debug, Default)]
+pub struct Special {
+    pub more_databases: usize,
+    pub lines: String,
+}
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sockets {
     Tcp,
@@ -46,6 +53,7 @@ pub enum Sockets {
 /// A pooler, its clients and its servers, all up and logged in.
 pub struct Scene {
     pub pooler: Running,
+    pub listen: Address,
     pub stage: Arc<Stage>,
     loads: Vec<JoinHandle<anyhow::Result<Tally>>>,
     quota: Option<Quota>,
@@ -61,6 +69,16 @@ const LOGIN_PATIENCE: Duration = Duration::from_secs(60);
 impl Scene {
     /// Starts everything; clients are logged in and silent.
     pub fn set(pooler: &Pooler, conditions: &Conditions) -> anyhow::Result<Self> {
+        Self::with(pooler, conditions, conditions.clients, &Special::default())
+    }
+
+    /// The same with only `dialling` of the clients; others may come by themselves.
+    pub fn with(
+        pooler: &Pooler,
+        conditions: &Conditions,
+        dialling: usize,
+        special: &Special,
+    ) -> anyhow::Result<Self> {
         let folder = Folder::new("howdah-canned-")?;
         process::give_to_servant(folder.path())?;
         let (listen, server) = addresses(conditions.sockets, &folder)?;
@@ -69,10 +87,11 @@ impl Scene {
         let direct = matches!(pooler.kind, Kind::Direct);
         let mut loads = Vec::new();
         for index in 0..conditions.loads {
-            let share = conditions.clients / conditions.loads
-                + usize::from(index < conditions.clients % conditions.loads);
+            let share =
+                dialling / conditions.loads + usize::from(index < dialling % conditions.loads);
             let plan = Plan {
                 clients: share,
+                others: conditions.clients - dialling,
                 script: conditions.workload.script(),
                 target: if direct { server.clone() } else { listen.clone() },
                 backend: server.clone(),
@@ -86,18 +105,20 @@ impl Scene {
             }));
         }
         let setup = Setup {
-            listen,
+            listen: listen.clone(),
             server,
             database: "bench",
             clients: conditions.clients,
             pool: conditions.pool,
             auth: conditions.auth,
+            more_databases: special.more_databases,
+            lines: special.lines.clone(),
             cores: pooler_cores,
         };
         let pooler = pooler.start(&setup)?;
-        let mut scene = Self { pooler, stage, loads, quota: None, _folder: folder };
+        let mut scene = Self { pooler, listen, stage, loads, quota: None, _folder: folder };
         scene.stage.open.store(true, Ordering::Relaxed);
-        scene.await_logins(conditions.clients)?;
+        scene.await_logins(dialling)?;
         if let (Some(percent), Some(pid)) = (conditions.quota, scene.pooler.pid()) {
             scene.quota = Some(Quota::hold(pid, WORKERS, percent)?);
         }
@@ -151,14 +172,14 @@ pub fn sample(pooler: &Pooler, conditions: &Conditions) -> anyhow::Result<Sample
 }
 
 /// All clocks at one moment.
-struct Reading {
+pub(crate) struct Reading {
     machine: Machine,
     pooler: Duration,
     rig: Duration,
 }
 
 impl Reading {
-    fn take(scene: &Scene) -> anyhow::Result<Self> {
+    pub(crate) fn take(scene: &Scene) -> anyhow::Result<Self> {
         let pooler = scene.pooler.cpu()?;
         let usage = getrusage(UsageWho::RUSAGE_SELF)?;
         let part = |time: nix::sys::time::TimeVal| {
@@ -168,7 +189,7 @@ impl Reading {
         Ok(Self { machine: Machine::now()?, pooler, rig })
     }
 
-    fn until(&self, after: &Self, tallies: &[Tally], window: Duration) -> Sample {
+    pub(crate) fn until(&self, after: &Self, tallies: &[Tally], window: Duration) -> Sample {
         let seconds = (after.machine.at - self.machine.at).as_secs_f64();
         // Rates, because the clocks are not read at the very edges of the window.
         let per_second = |from: Duration, to: Duration| (to - from).as_secs_f64() / seconds;

@@ -2,7 +2,9 @@
 
 pub mod address;
 pub mod backend;
+pub mod bulk;
 pub mod canned;
+pub mod certificate;
 pub mod client;
 pub mod compare;
 pub mod floor;
@@ -19,4 +21,9 @@ pub mod real;
 pub mod ring;
 pub mod sample;
 pub mod script;
+pub mod soak;
+pub mod syscalls;
 pub mod tidy;
+pub mod upkeep;
+pub mod visitor;
+pub mod visits;

@@ -6,8 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::canned::{Conditions, Scene};
-use crate::pooler::Pooler;
+use crate::canned::{Conditions, Scene, Special};
+use crate::certificate::Key;
+use crate::pooler::{Kind, Pooler};
+use crate::process;
+use crate::tidy::Folder;
+use crate::visitor::Visitor;
+use crate::visits::Manner;
 
 /// Bytes per client, over what the pooler holds with none.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +46,37 @@ pub fn weigh(pooler: &Pooler, conditions: &Conditions) -> anyhow::Result<Weight>
         served: per_client(base.1, full.1),
         empty_bytes: base.0,
     })
+}
+
+/// Resident bytes per client with TLS, once each of them has asked something.
+pub fn weigh_sealed(pooler: &Pooler, conditions: &Conditions) -> anyhow::Result<f64> {
+    let few = 20;
+    let base = sealed(pooler, conditions, few)?;
+    let full = sealed(pooler, conditions, conditions.clients)?;
+    Ok((full as f64 - base as f64) / (conditions.clients - few) as f64)
+}
+
+/// Resident bytes with so many clients, one after the other, all of which stay.
+fn sealed(pooler: &Pooler, conditions: &Conditions, clients: usize) -> anyhow::Result<u64> {
+    if !matches!(pooler.kind, Kind::Ini { .. }) {
+        bail!("knows no TLS");
+    }
+    let manner = Manner::Tls(Key::P256);
+    let folder = Folder::new("howdah-memory-")?;
+    process::give_to_servant(folder.path())?;
+    let special = Special { lines: manner.lines(&folder)?, ..Special::default() };
+    let scene = Scene::with(pooler, conditions, 0, &special)?;
+    let errand = manner.errand(scene.listen.port())?;
+    let mut visitors = Vec::new();
+    for _ in 0..clients {
+        let mut visitor = Visitor::call(&errand)?;
+        visitor.ask("SELECT 1;")?;
+        visitors.push(visitor);
+    }
+    thread::sleep(SETTLE);
+    let resident = scene.pooler.resident_bytes()?;
+    scene.strike()?;
+    Ok(resident)
 }
 
 /// Resident bytes with all clients logged in, and after a transaction of each.

@@ -9,6 +9,8 @@ use rig::compare::Rounds;
 use rig::pooler::{Auth, Kind, Pooler};
 use rig::real::Script;
 use rig::script::Workload;
+use rig::syscalls::Counter;
+use rig::visits::Manner;
 
 /// What was asked for; what was not is as the project's published figures have it.
 #[derive(Clone, Debug)]
@@ -35,23 +37,22 @@ pub(crate) struct Options {
     /// Poolers given by command line, in order.
     pub(crate) more: Vec<Pooler>,
     pub(crate) script: Script,
+    /// Of a visit; empty: all but those with RSA keys.
+    pub(crate) manners: Vec<(&'static str, Manner)>,
+    pub(crate) tls: bool,
+    pub(crate) counter: Counter,
+    pub(crate) minutes: f64,
 }
 
-pub(crate) const USAGE: &str = "\
-usage: bench RUN [OPTION]...
-
-runs
-  canned     load and server in one process on one core, the pooler on another
-  real       pgbench against a PostgreSQL of its own
-  memory     resident bytes per idle, authenticated client (5,000 unless --clients)
-  fairness   500 clients on 20 servers, canned
-  workers    one worker against two, canned: on all cores, then with a part of a core for each worker
-  all        the figures of docs/benchmarks.md, in order
-  floor LISTEN SERVER   only forward (ports, or /folder:port)
-
+/// Behind the table of runs.
+pub(crate) const OPTIONS: &str = "\
 options
   --workload NAME   simple, extended, named, transaction, connect; may be repeated
   --script NAME     real: select, tpcb, connect
+  --manner NAME     visits: plain, tls, resumed, tls-rsa, resumed-rsa; may be repeated
+  --tls             bulk, memory: with TLS
+  --counter NAME    syscalls: perf, or strace
+  --minutes N       soak: 10
   --clients N       50        --pool N      20
   --seconds N       4         --rounds N    5       --retakes N  2 (of a noisy sample)
   --unix            unix sockets on both sides
@@ -96,9 +97,16 @@ impl Options {
     }
 
     fn set(&mut self, name: &str, parser: &mut lexopt::Parser) -> anyhow::Result<()> {
-        if name == "unix" {
-            self.sockets = Sockets::Unix;
-            return Ok(());
+        match name {
+            "unix" => {
+                self.sockets = Sockets::Unix;
+                return Ok(());
+            }
+            "tls" => {
+                self.tls = true;
+                return Ok(());
+            }
+            _ => {}
         }
         let value = parser.value()?.string()?;
         let number = || value.parse::<usize>().with_context(|| format!("--{name} takes a number"));
@@ -108,6 +116,12 @@ impl Options {
                 self.workloads.push(Workload::by_name(&value).with_context(unknown)?);
             }
             "script" => self.script = script(&value).with_context(unknown)?,
+            "manner" => {
+                let known = Manner::ALL.into_iter().find(|(known, _)| *known == value);
+                self.manners.push(known.with_context(unknown)?);
+            }
+            "counter" => self.counter = Counter::by_name(&value).with_context(unknown)?,
+            "minutes" => self.minutes = value.parse().with_context(unknown)?,
             "clients" => self.clients = Some(number()?),
             "pool" => self.pool = number()?,
             "seconds" => self.seconds = value.parse().with_context(unknown)?,
@@ -166,6 +180,10 @@ impl Default for Options {
             io_driver: None,
             more: Vec::new(),
             script: Script::Select,
+            manners: Vec::new(),
+            tls: false,
+            counter: Counter::Perf,
+            minutes: 10.0,
         }
     }
 }

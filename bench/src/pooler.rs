@@ -51,6 +51,10 @@ pub struct Setup {
     pub clients: usize,
     pub pool: usize,
     pub auth: Auth,
+    /// Databases beside the one, all of them the same on the server: `p0` and so on.
+    pub more_databases: usize,
+    /// Lines for every ini.
+    pub lines: String,
     /// Where it may run. Empty: anywhere.
     pub cores: Vec<usize>,
 }
@@ -164,7 +168,11 @@ impl Pooler {
 impl Setup {
     /// An ini that every drop-in for PgBouncer understands.
     pub fn ini(&self, users: &Path, extra: &str) -> anyhow::Result<String> {
-        let Self { listen, server, database, clients, pool, auth, .. } = self;
+        let Self { listen, server, database, clients, pool, auth, lines, .. } = self;
+        let (host, port) = (server.host(), server.port());
+        let more: String = (0..self.more_databases)
+            .map(|index| format!("p{index} = host={host} port={port} dbname={database}\n"))
+            .collect();
         let listen_lines = match listen {
             Address::Tcp { .. } => "listen_addr = 127.0.0.1\nunix_socket_dir =".to_owned(),
             Address::Unix { folder, .. } => format!("unix_socket_dir = {}", folder.display()),
@@ -174,7 +182,7 @@ impl Setup {
             process::servant()?.map_or_else(String::new, |user| format!("user = {}\n", user.name));
         Ok(format!(
             "[databases]\n\
-             {DATABASE} = host={} port={} dbname={database}\n\n\
+             {DATABASE} = host={host} port={port} dbname={database}\n{more}\n\
              [pgbouncer]\n\
              {listen_lines}\n\
              listen_port = {}\n\
@@ -186,9 +194,7 @@ impl Setup {
              max_client_conn = {}\n\
              log_connections = 0\n\
              log_disconnections = 0\n\
-             {user}{extra}\n",
-            server.host(),
-            server.port(),
+             {user}{lines}{extra}\n",
             listen.port(),
             auth.name(),
             users.display(),

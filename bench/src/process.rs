@@ -64,9 +64,14 @@ pub fn pin(cores: &[usize]) -> anyhow::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).context("cannot pin to cores")
 }
 
-/// As many descriptors as this process may ever have, for itself and what it starts.
+/// As many descriptors as this process may ever have, for itself and what it starts; root may have
+/// enough for all runs.
 pub fn raise_descriptors() -> anyhow::Result<u64> {
+    const ENOUGH: u64 = 100_000;
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if hard < ENOUGH && setrlimit(Resource::RLIMIT_NOFILE, ENOUGH, ENOUGH).is_ok() {
+        return Ok(ENOUGH);
+    }
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
     Ok(hard)
 }

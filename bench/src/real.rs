@@ -63,6 +63,8 @@ impl Bed {
             clients: conditions.clients,
             pool: conditions.pool,
             auth: conditions.auth,
+            more_databases: 0,
+            lines: String::new(),
             cores: Vec::new(),
         };
         let running = pooler.start(&setup)?;

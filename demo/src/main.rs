@@ -95,6 +95,8 @@ fn setup(server: &Postgres) -> anyhow::Result<Setup> {
         clients: POOLED_CLIENTS,
         pool: POOL,
         auth: Auth::Scram,
+        more_databases: 0,
+        lines: String::new(),
         cores: Vec::new(),
     })
 }
