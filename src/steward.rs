@@ -115,7 +115,7 @@ impl Steward {
         let name = opened.first().map_or("", |opened| opened.name);
         let (boxes, inboxes): (Vec<_>, Vec<_>) =
             opened.iter().map(|opened| LetterBox::new(opened.waker.clone())).unzip();
-        let commons = Arc::new(Commons::new(boxes, random_number()?));
+        let commons = Arc::new(Commons::new(boxes, random_number()?, session::read));
         let paths = doors.iter().filter_map(|door| door.path.clone()).collect();
         let mut doors = Some(doors);
         let epoch = Instant::now();

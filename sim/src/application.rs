@@ -90,7 +90,7 @@ impl Application {
         let user = ["ann", "bob"][dice.under(weather.users)];
         let database = format!("db{}", dice.under(weather.databases));
         let asked = asked_for(&mut dice, weather);
-        let oracle = Engine::new(&asked, weather.reports_at_once);
+        let oracle = Engine::new(user, &asked, weather.reports_at_once);
         let mut app = Self {
             id,
             link,
@@ -133,7 +133,7 @@ impl Application {
 
     /// The startup packet. It asks for what the oracle's session began with.
     fn introduce(&mut self) {
-        let defaults = Engine::new(&[], false);
+        let defaults = Engine::new(self.user, &[], false);
         let differs = self.oracle.parameters().zip(defaults.parameters());
         let asked: Vec<(Vec<u8>, Vec<u8>)> = differs
             .filter(|((_, mine), (_, default))| mine != default)
@@ -507,7 +507,9 @@ impl Application {
 }
 
 fn asked_for(dice: &mut Dice, weather: &Weather) -> Vec<(usize, Value)> {
-    if !dice.one_in(weather.rates.sets) {
+    // A RESET within a transaction leads to the server's values, and not to these: a known difference.
+    let resets = weather.follows() && weather.rates.forgets > 0;
+    if resets || !dice.one_in(weather.rates.sets) {
         return Vec::new();
     }
     let at = dice.under(SETTABLE.len());

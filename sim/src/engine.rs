@@ -48,6 +48,8 @@ pub(crate) struct Engine {
     /// As servers before PostgreSQL 14: a new value is told at once, not before the next `Z`.
     reports_at_once: bool,
     described: Option<Value>,
+    /// Who logged in.
+    user: Box<str>,
     pub(crate) out: Vec<u8>,
     /// Something in `out` is sent at once: an error or a notice.
     pub(crate) is_urgent: bool,
@@ -57,8 +59,14 @@ pub(crate) struct Engine {
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct State {
     vars: [Value; 6],
-    junk: u32,
+    /// Settings that are not reported, where they are not what they are in a new session.
+    settings: BTreeMap<&'static str, Value>,
+    /// There is a temporary table.
+    table: bool,
 }
+
+/// All settings that are not reported.
+const UNREPORTED: [&str; 2] = ["junk", "statement_timeout"];
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Block {
@@ -130,7 +138,7 @@ fn error<T>(code: &'static str, message: impl Into<String>) -> Result<T, Failure
 
 impl Engine {
     /// A session in which these values were asked for at startup.
-    pub(crate) fn new(asked: &[(usize, Value)], reports_at_once: bool) -> Self {
+    pub(crate) fn new(user: &str, asked: &[(usize, Value)], reports_at_once: bool) -> Self {
         let mut state = State::default();
         for (at, value) in asked {
             state.vars[*at] = value.clone();
@@ -148,6 +156,7 @@ impl Engine {
             portals: BTreeMap::new(),
             reports_at_once,
             described: None,
+            user: user.into(),
             out: Vec::new(),
             is_urgent: false,
         }
@@ -173,6 +182,11 @@ impl Engine {
             && !self.skipping
             && self.copy.is_none()
             && self.running.is_none()
+    }
+
+    /// There is something in it that goes nowhere else.
+    pub(crate) fn is_tied(&self) -> bool {
+        self.state.table
     }
 
     pub(crate) fn is_skipping(&self) -> bool {
@@ -527,9 +541,28 @@ impl Engine {
             }
             Op::Set { name, value } => self.run_set(name, value)?,
             Op::Junk(junk) => {
-                self.state.junk = *junk;
+                self.state.settings.insert("junk", junk.to_string().into_bytes().into());
                 self.described = None;
                 "SET"
+            }
+            Op::Table(there) => {
+                self.state.table = *there;
+                self.described = None;
+                if *there { "CREATE TABLE" } else { "DROP TABLE" }
+            }
+            Op::Reset { name } => {
+                let known = UNREPORTED.iter().any(|known| known.as_bytes() == *name);
+                assert!(known, "a RESET of {}", lossy(name));
+                self.state.settings.retain(|known, _| known.as_bytes() != *name);
+                self.described = None;
+                "RESET"
+            }
+            Op::Probe => &format!("SELECT {}", self.run_probe()),
+            Op::Limit => {
+                let limit = self.state.settings.get("statement_timeout");
+                let limit = limit.map_or_else(|| b"0".to_vec(), |limit| limit.to_vec());
+                self.fact("w", "", &limit);
+                "SELECT 1"
             }
             Op::CopyIn { fails_at } => {
                 self.run_copy_in(*fails_at, extended.is_some());
@@ -548,7 +581,7 @@ impl Engine {
                 "DEALLOCATE ALL"
             }
             Op::ResetAll => {
-                self.state.vars = State::default().vars;
+                self.state = State { table: self.state.table, ..State::default() };
                 self.changed();
                 "RESET"
             }
@@ -592,6 +625,11 @@ impl Engine {
     }
 
     fn run_set(&mut self, name: &[u8], value: &[u8]) -> Result<&'static str, Failure> {
+        if let Some(own) = UNREPORTED.into_iter().find(|own| own.as_bytes() == name) {
+            self.state.settings.insert(own, value.into());
+            self.described = None;
+            return Ok("SET");
+        }
         let same = |known: &&str| known.as_bytes().eq_ignore_ascii_case(name);
         let Some(at) = SETTABLE.iter().position(same) else {
             return error("42704", format!("unrecognized parameter \"{}\"", lossy(name)));
@@ -605,6 +643,29 @@ impl Engine {
         self.state.vars[at] = value.into();
         self.changed();
         Ok("SET")
+    }
+
+    /// What the session is set to, and what ties it. How many rows that took.
+    fn run_probe(&mut self) -> usize {
+        self.columns(b"name");
+        let settings = self.state.settings.clone();
+        for (name, value) in &settings {
+            self.fact("s", name, value);
+        }
+        self.fact("r", "", b"none");
+        let user = self.user.clone();
+        self.fact("u", "", user.as_bytes());
+        if self.state.table {
+            self.fact("t", "", b"");
+        }
+        settings.len() + 2 + usize::from(self.state.table)
+    }
+
+    fn fact(&mut self, kind: &str, name: &str, value: &[u8]) {
+        let hex = |text: &[u8]| text.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let (name, value) = (hex(name.as_bytes()), hex(value));
+        let values = [kind, &name, &value].map(|text| Some(text.as_bytes()));
+        say::data_row(&mut self.out, &values);
     }
 
     fn run_copy_in(&mut self, fails_at: u32, extended: bool) {
@@ -812,14 +873,18 @@ impl Engine {
 impl State {
     fn describe(&self) -> Value {
         let mut text = self.vars.join(&b'|');
-        text.extend_from_slice(format!("|{}", self.junk).as_bytes());
+        for (name, value) in &self.settings {
+            text.extend_from_slice(format!("|{name}=").as_bytes());
+            text.extend_from_slice(value);
+        }
+        text.extend_from_slice(if self.table { b"|with a table" } else { b"" });
         text.into()
     }
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { vars: DEFAULTS.map(Rc::from), junk: 0 }
+        Self { vars: DEFAULTS.map(Rc::from), settings: BTreeMap::new(), table: false }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::checks::{self, Checks};
 use crate::dice::Dice;
 use crate::net::{End, Kernel, LinkId, Net, Socket};
 use crate::postgres::Cluster;
+use crate::script;
 use crate::secrets;
 use crate::trace;
 use crate::weather::{Cut, Weather};
@@ -151,7 +152,7 @@ impl Play {
         let clock = Rc::new(Cell::new(1_000_000));
         let boxes = (0..weather.workers).map(|at| LetterBox::new(net.borrow().waker(at)));
         let (boxes, inboxes): (Vec<_>, Vec<_>) = boxes.unzip();
-        let commons = Arc::new(Commons::new(boxes, 7));
+        let commons = Arc::new(Commons::new(boxes, 7, script::read));
         let config = config::parse(&weather.config(0)).expect("a good configuration");
         let site = Arc::new(site(config, Diff::default(), &weather));
         let errands = Errands::default();

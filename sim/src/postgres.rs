@@ -517,7 +517,8 @@ impl Cluster {
 
 impl Backend {
     fn welcome(&mut self, weather: &Weather, noisy: bool) {
-        let engine = Engine::new(&[], weather.reports_at_once);
+        let engine =
+            Engine::new(&String::from_utf8_lossy(&self.user), &[], weather.reports_at_once);
         let out = self.outbox.end();
         say::authentication_ok(out);
         if noisy {
@@ -550,7 +551,9 @@ impl Backend {
         match &self.stage {
             // Whole messages that came in are on their way still.
             Stage::Session(_) if self.inbox.whole().is_some() => true,
-            Stage::Session(session) => session.engine.is_clean() && self.inbox.is_empty(),
+            Stage::Session(session) => {
+                session.engine.is_clean() && !session.engine.is_tied() && self.inbox.is_empty()
+            }
             // It dies, and the pooler has not heard.
             _ => true,
         }

@@ -227,8 +227,11 @@ impl Requests {
             let pad = *dice.pick(&[300, 5000, 70_000]);
             return format!("r{},{pad}", dice.between(1, 3)).into_bytes();
         }
-        if weather.keeps_sessions() && dice.one_in(6) {
-            return format!("j{}", dice.between(1, 9)).into_bytes();
+        if (weather.keeps_sessions() || weather.follows()) && dice.one_in(rates.traces) {
+            return match dice.under(4) {
+                0 => format!("t{}", dice.under(2)).into_bytes(),
+                _ => format!("j{}", dice.between(1, 9)).into_bytes(),
+            };
         }
         match dice.under(8) {
             0 => b"n".to_vec(),
@@ -384,6 +387,9 @@ impl Requests {
         }
         if dice.one_in(rates.errors) {
             return (*dice.pick(&[&b"f/*-*/"[..], b"!/*-*/"])).to_vec();
+        }
+        if weather.follows() && dice.one_in(rates.traces) {
+            return (*dice.pick(&[&b"j4/*-*/"[..], b"j5/*-*/", b"t1/*-*/", b"t0/*-*/"])).to_vec();
         }
         let at = dice.under(SHARED.len() - 1);
         let at = if at == 9 && rates.forgets == 0 { 0 } else { at };

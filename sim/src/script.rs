@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use session::{Marks, Reading};
+
 /// Who asks, and which request of his it is.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Ident {
@@ -62,6 +64,27 @@ pub(crate) fn text(query: &[u8]) -> Text<'_> {
     }
 }
 
+/// What a text may do to the session, as the pooler's workers read it.
+pub(crate) fn read(query: &[u8]) -> Reading {
+    let (Text::Script { ops, .. } | Text::Own(ops)) = text(query) else {
+        return Reading::unknown();
+    };
+    let mut marks = Marks::default();
+    let mut rest = ops;
+    while !rest.is_empty() {
+        let one;
+        (one, rest) = split(rest);
+        marks = marks.and(match op(one) {
+            Op::Junk(_) | Op::Table(_) | Op::Crash => Marks::ASK,
+            Op::DiscardAll | Op::ResetAll => Marks::ASK.and(Marks::RESETS),
+            // As if there might be a trigger.
+            Op::CopyOut { .. } | Op::CopyIn { .. } => Marks::LEARN,
+            _ => Marks::default(),
+        });
+    }
+    Reading::new(marks, Box::default())
+}
+
 /// One statement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Op<'a> {
@@ -85,6 +108,16 @@ pub(crate) enum Op<'a> {
     },
     /// `j5`: something in the session that no parameter tells.
     Junk(u32),
+    /// `t1` makes the temporary table, `t0` drops it.
+    Table(bool),
+    /// The pooler asks what the session is like.
+    Probe,
+    /// It asks what the time limit is, which it is about to lift.
+    Limit,
+    /// `RESET "junk"`
+    Reset {
+        name: &'a [u8],
+    },
     /// `i0`: COPY FROM STDIN, or `i3`: which fails at the third CopyData.
     CopyIn {
         fails_at: u32,
@@ -143,8 +176,22 @@ pub(crate) fn op(statement: &[u8]) -> Op<'_> {
         b"DEALLOCATE ALL" => return Op::DeallocateAll,
         b"DISCARD ALL" => return Op::DiscardAll,
         b"ra" => return Op::ResetAll,
+        b"t0" => return Op::Table(false),
+        b"t1" => return Op::Table(true),
+        b"SET statement_timeout=0" => {
+            return Op::Set { name: b"statement_timeout", value: Cow::Borrowed(b"0") };
+        }
         b"select 1" => return Op::Rows { count: 1, pad: 0 },
         _ => {}
+    }
+    if statement.starts_with(b"SELECT 's'::pg_catalog.text,") {
+        return Op::Probe;
+    }
+    if statement.starts_with(b"SELECT 'w','',") {
+        return Op::Limit;
+    }
+    if let Some(name) = statement.strip_prefix(b"RESET \"") {
+        return name.strip_suffix(b"\"").map_or(Op::Nonsense, |name| Op::Reset { name });
     }
     if let Some(set) = statement.strip_prefix(b"SET ") {
         return assignment(set, b'=').unwrap_or(Op::Nonsense);

@@ -116,6 +116,7 @@ pub(crate) struct Rates {
     pub(crate) functions: u32,
     pub(crate) transactions: u32,
     pub(crate) forgets: u32,
+    pub(crate) traces: u32,
     pub(crate) leaps: u32,
 }
 
@@ -166,6 +167,8 @@ pub(crate) struct Weather {
     /// Which actors are quick: turns of workers, applications, servers, the clock, admins, of 100.
     pub(crate) pace: [u32; 5],
     pub(crate) tick_ns: usize,
+    /// Session state follows its client.
+    pub(crate) tracks: bool,
     /// Servers are found by names whose addresses come and go.
     pub(crate) names: bool,
 }
@@ -229,6 +232,7 @@ impl Weather {
             ],
             tick_ns: *dice.pick(&[1_000, 20_000, 500_000, 5_000_000]),
             names: dice.one_in(3),
+            tracks: !dice.one_in(3),
         }
     }
 
@@ -253,9 +257,14 @@ impl Weather {
         self.mode != PoolMode::Session && self.prepared_max > 0
     }
 
-    /// Whether clients may leave things in a session and find them again.
+    /// Whether clients have a session of their own, and so names for statements in it.
     pub(crate) fn keeps_sessions(&self) -> bool {
         self.mode == PoolMode::Session
+    }
+
+    /// Whether session state goes from server to server with its client.
+    pub(crate) fn follows(&self) -> bool {
+        self.mode != PoolMode::Session && self.tracks
     }
 
     /// The configuration. `edition` tells reloaded ones apart.
@@ -286,7 +295,7 @@ impl Weather {
         let (checks, check_delay) = if self.checks { ("select 1", 0) } else { ("", 30) };
         text += &format!(
             "[pgbouncer]\n\
-             pool_mode = {mode}\ntrack_session_state = 0\ndefault_pool_size = {size}\nreserve_pool_size = {}\n\
+             pool_mode = {mode}\ntrack_session_state = {}\ndefault_pool_size = {size}\nreserve_pool_size = {}\n\
              reserve_pool_timeout = 0.05\nmin_pool_size = {}\nmax_db_connections = {}\n\
              max_prepared_statements = {}\nauth_type = {}\nadmin_users = admin\n\
              max_client_conn = 1000\nserver_reset_query_always = {}\n\
@@ -298,6 +307,7 @@ impl Weather {
              cancel_wait_timeout = {wait}\nlog_connections = 0\nlog_disconnections = 0\n\
              dns_max_ttl = 0.05\ndns_nxdomain_ttl = 0.05\ndns_zone_check_period = 0.5\n\
              suspend_timeout = {suspend}\nlog_stats = 0\nworkers = {}\nlisten_addr = 127.0.0.1\n",
+            u32::from(self.tracks),
             self.reserve,
             self.min_pool,
             self.db_max,
@@ -337,6 +347,7 @@ impl Rates {
             functions: maybe(dice, 3, &[5]),
             transactions: maybe(dice, 2, &[2, 4]),
             forgets: maybe(dice, 3, &[6]),
+            traces: maybe(dice, 2, &[4, 12]),
             leaps: maybe(dice, 2, &[30, 200]),
             // A client that dies hurts nobody else.
             client_dies: maybe(dice, 2, &[50, 300]),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use auth::{Derived, Form, JobKey, KeyRing, Secret};
 use pool::{Bank, BankLimits, Board, Call, PoolId, WorkerId};
-use session::{Pids, Registry};
+use session::{Pids, Read, Registry};
 
 use crate::ears::HubCard;
 use crate::inquiry::Answers;
@@ -37,12 +37,14 @@ pub struct Commons<S> {
     pub(crate) statements: Arc<Registry>,
     /// The pids that clients were given.
     pub(crate) pids: Arc<Pids>,
+    /// How the text of a request is read.
+    pub(crate) read: Read,
 }
 
 impl<S> Commons<S> {
     /// `seed` is random.
     #[must_use]
-    pub fn new(boxes: Vec<LetterBox<S>>, seed: u64) -> Self {
+    pub fn new(boxes: Vec<LetterBox<S>>, seed: u64, read: Read) -> Self {
         let workers = u16::try_from(boxes.len()).unwrap_or(u16::MAX);
         Self {
             bank: Mutex::new(Bank::new(workers)),
@@ -58,6 +60,7 @@ impl<S> Commons<S> {
             ordering: Mutex::default(),
             statements: Arc::new(Registry::new(seed)),
             pids: Arc::new(Pids::new(workers)),
+            read,
         }
     }
 

@@ -73,8 +73,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(client) = self.forget_server(entry) else { return };
         let server = &self.servers[entry as usize];
         let said = server.said_why || server.is_torn();
-        // Its client has had its answer, and left nothing that a text would show.
-        let spared = server.own == Some(session::Own::Probe) && server.side.trail.only_learns();
+        // Its client has had its answer, left nothing that a text would show, and was told nothing.
+        let asked = server.own == Some(session::Own::Probe) && server.side.trail.only_learns();
+        let spared = asked && !said;
         self.hang_up_on_server(entry, reason, false);
         if let Some(client) = client.filter(|_| spared) {
             self.links.set(client.0, 0);

@@ -29,10 +29,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// known yet whether anything does.
     pub(crate) fn part(&mut self, slot: u32, entry: u32) {
         let server = &self.servers[entry as usize];
-        if server.side.is_spoilt() {
-            self.unlink(slot, entry);
-            return self.give_back(entry);
-        }
+        // A spoilt server is asked as well: what its client left there may go on only there.
         if server.side.trail.is_doubtful() && !planted::is("state-unasked") {
             return self.probe(entry);
         }
@@ -128,6 +125,12 @@ impl<D: Driver, W: World> Worker<D, W> {
         let ties = self.servers[entry as usize].side.trail.ties;
         if ties.is_none() {
             self.servers[entry as usize].pinned = None;
+            let server = &self.servers[entry as usize];
+            if !server.side.is_done(&self.clients[slot as usize].side) {
+                // It is in the midst of something that the client hears, unasked. By the next answer
+                // that is over.
+                return self.probe(entry);
+            }
             return self.parted(slot, entry);
         }
         if ties.is_only(Tie::Listen) {
@@ -166,12 +169,14 @@ impl<D: Driver, W: World> Worker<D, W> {
             // It was taken out of the line meanwhile, by a cancel; or it has had its answer.
             client.state = client::State::Idle;
             if client.leaving {
-                self.client_leaves(slot, Why::CloseRequest);
+                return self.client_leaves(slot, Why::CloseRequest);
             }
-            return;
+            // It may not have been read from, for that server's sake.
+            return self.regulate(slot);
         }
         client.state = client::State::Waiting(waiting_for);
         self.stand_in_line(slot);
+        self.regulate(slot);
     }
 
     /// Whether what clients leave on `entry` is looked at.

@@ -144,8 +144,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         let client = &mut self.clients[slot as usize];
         if client.held.is_empty() {
-            // A cancel took it out of the line meanwhile.
-            return self.settle_server(slot, entry);
+            // A cancel took it out of the line meanwhile; or it had no wish but to keep its server.
+            self.settle_server(slot, entry);
+            return self.regulate(slot);
         }
         let held = mem::take(&mut client.held);
         self.forward(slot, entry, held.into());
@@ -235,6 +236,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(Some(room)) = self.rooms.get_mut(server.pool.0 as usize) else { return };
         let slot = server.client.map(|client| client.0);
         let client = slot.and_then(|slot| self.clients.get_mut(slot as usize));
+        // One that is not let in yet hears nothing.
+        let client = client.filter(|client| !client.card.proving);
         let conn = client.as_ref().map(|client| client.conn);
         if server.replica.is_some() {
             if let Some(conn) = conn {
@@ -272,6 +275,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             Some(Own::Probe) if heard.fatal => {
                 self.flow.owned.clear();
+                self.servers[entry as usize].said_why = heard.told;
                 return self.server_dies(entry, "server conn crashed?");
             }
             _ => {}
@@ -434,9 +438,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         {
             return self.give_back(entry);
         }
-        if self.servers[entry as usize].own == Some(Own::Probe)
+        let server = &self.servers[entry as usize];
+        if server.own == Some(Own::Probe)
             && client.side.is_between()
-            && !self.servers[entry as usize].side.is_spoilt()
+            && !server.side.is_torn()
+            && !server.side.is_spoilt()
         {
             // It goes on by itself once it has answered.
             return self.free_server(entry);

@@ -119,7 +119,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         site: Arc<Site>,
     ) -> Self {
         let now = world.now();
-        let statements = Statements::new(commons.statements.clone(), session::read)
+        let statements = Statements::new(commons.statements.clone(), commons.read)
             .with_pids(commons.pids.clone());
         let links = commons.pids.links(me.0);
         let mut worker = Self {
