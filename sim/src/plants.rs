@@ -1,7 +1,7 @@
 //! Faults that the simulator must find.
 
 /// The name of each, and what it is.
-pub const PLANTS: [(&str, &str); 42] = [
+pub const PLANTS: [(&str, &str); 45] = [
     ("free-with-answers-owed", "a server is given away while it owes answers"),
     ("free-in-transaction", "a server is given away in the midst of a transaction"),
     ("free-in-batch", "a server is given away before the Sync of a batch"),
@@ -20,6 +20,9 @@ pub const PLANTS: [(&str, &str); 42] = [
     ("deallocate-all-unheard", "DEALLOCATE ALL changes nothing"),
     ("settings-not-noted", "a client's SET is forgotten"),
     ("settings-of-others", "a client gets a server with another's settings"),
+    ("state-unasked", "nobody asks what a transaction left on its server"),
+    ("state-of-others", "a client gets a server in another's session state"),
+    ("ties-left-behind", "a server is not cleaned of what its client left"),
     ("header-in-two-parts", "a header that comes in two parts is misread by a cancel"),
     ("no-reset", "sessions are not reset between clients"),
     ("held-is-overtaken", "what a client says overtakes what is held of it"),

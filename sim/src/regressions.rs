@@ -5,7 +5,7 @@ mod tests {
     use crate::play;
 
     /// Each with the steps it was played for.
-    const SEEDS: [(u64, u64); 11] = [
+    const SEEDS: [(u64, u64); 15] = [
         // The first client of a pool on its worker was never let in: the server that told what its
         // pool is like had come from another worker.
         (7, 1500),
@@ -27,6 +27,14 @@ mod tests {
         (3_023_080, 1500),
         // A Query cancelled in line had dropped the client's unnamed statement all the same.
         (6_002_419, 10_000),
+        // A server was parted from its client in the midst of a notification, behind a probe's answer.
+        (1107, 2000),
+        // A temporary table went with a server that was spoilt, and its client went on without it.
+        (2008, 2000),
+        // A client that another server was found for was never read again.
+        (5410, 2000),
+        // A client was told of its server's end, and got another all the same.
+        (27_165, 2000),
     ];
 
     #[test]
