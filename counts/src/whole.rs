@@ -36,7 +36,7 @@ const MOMENT_NS: u64 = 10_000;
 pub(crate) fn run(workload: Workload, count: usize) {
     let far = Far::new(workload.script(), CLIENTS);
     let (letter_box, inbox) = LetterBox::new(io::Driver::waker(&far));
-    let commons = Arc::new(Commons::new(vec![letter_box], 7));
+    let commons = Arc::new(Commons::new(vec![letter_box], 7, session::read));
     let world = Outside { now: 1_000_000_000, dice: 1, log: Nowhere };
     let mut worker = Worker::new(far, world, WorkerId(0), commons, inbox, Arc::new(site()));
     worker.listen(Socket, "127.0.0.1:6432".to_owned(), false, 0);
