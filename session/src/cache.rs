@@ -134,6 +134,12 @@ impl Cache {
         if fits || needed { None } else { Some(Arc::clone(&oldest.statement)) }
     }
 
+    /// All are closed by what is sent now. Their names are returned.
+    pub(crate) fn forget_all(&mut self) -> Vec<Box<[u8]>> {
+        let all = std::mem::take(self).by_id.into_values();
+        all.map(|known| known.statement.name.clone()).collect()
+    }
+
     /// How many are prepared.
     pub(crate) fn len(&self) -> usize {
         self.order.len()

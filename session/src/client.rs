@@ -84,6 +84,10 @@ impl ClientSide {
         self.names.as_ref().map_or(0, |names| names.len())
     }
 
+    pub(crate) fn all_names(&self) -> Vec<Arc<[u8]>> {
+        self.names.as_ref().map_or_else(Vec::new, |names| names.all())
+    }
+
     pub(crate) fn meaning(&self, name: &[u8], ledger: &Ledger) -> Meaning {
         self.names.as_ref().map_or(Meaning::Nothing, |names| names.meaning(name, ledger))
     }

@@ -214,7 +214,26 @@ impl Inward<'_> {
     }
 
     fn owned(&mut self, kind: Own) {
-        let error = self.server.own_error.take();
+        let mut error = self.server.own_error.take();
+        let mut kind = kind;
+        let workshop = &mut self.server.trail.workshop;
+        match kind {
+            Own::Lend => return,
+            // A set is done with the last statement that it comprises; what cannot be prepared does no harm to it.
+            Own::Set if !workshop.underway.is_empty() && !self.heard.fatal => {
+                self.server.set_error = error;
+                return;
+            }
+            Own::Prepare => {
+                workshop.answered(error.is_some());
+                if !workshop.underway.is_empty() && !self.heard.fatal {
+                    return;
+                }
+                workshop.underway.clear();
+                (kind, error) = (Own::Set, self.server.set_error.take());
+            }
+            _ => {}
+        }
         if kind == Own::Set
             && error.is_none()
             && let Some(client) = &mut self.client
@@ -248,11 +267,12 @@ impl Inward<'_> {
             self.pass(message);
         }
         let Some(what) = self.server.ledger.head().map(|head| head.what) else { return Ok(()) };
-        if matches!(
-            CommandTag::read(message.body),
-            Ok(CommandTag { text: b"DEALLOCATE ALL" | b"DISCARD ALL" })
-        ) {
-            self.deallocate_all(seen);
+        match CommandTag::read(message.body) {
+            Ok(CommandTag { text: b"DEALLOCATE ALL" | b"DISCARD ALL" }) => {
+                self.deallocate_all(seen);
+            }
+            Ok(CommandTag { text: b"DEALLOCATE" }) => self.deallocate(),
+            _ => {}
         }
         if self.server.copy != Copying::Both {
             self.server.copy = Copying::No;
@@ -263,6 +283,22 @@ impl Inward<'_> {
         Ok(())
     }
 
+    /// The head did away with one named statement. If the client had it by the protocol, it has it no more.
+    fn deallocate(&mut self) {
+        let at = self.server.ledger.first();
+        while let Some((by, name)) = self.server.deallocates.pop_front() {
+            if by == 0 || by == at {
+                if let Some(client) = &mut self.client {
+                    client.names(|names| names.put(&name.into(), None));
+                }
+                return;
+            }
+            if by > at {
+                return self.server.deallocates.push_front((by, name));
+            }
+        }
+    }
+
     /// The head did away with all named statements. What was sent after it makes new ones.
     fn deallocate_all(&mut self, by_client: bool) {
         if planted::is("deallocate-all-unheard") {
@@ -270,6 +306,7 @@ impl Inward<'_> {
         }
         let at = self.server.ledger.first();
         self.server.known.clear(at);
+        self.server.trail.workshop.deallocate_all();
         if by_client && let Some(client) = &mut self.client {
             client.names(|names| names.clear(at));
         }
@@ -564,7 +601,7 @@ fn is_answer(tag: u8, to: What) -> bool {
                     | tag::COPY_BOTH
             )
         }
-        What::Own(Own::Lookup)
+        What::Own(Own::Lookup | Own::Prepare | Own::Lend)
             if matches!(
                 tag,
                 tag::PARSE_COMPLETE | tag::BIND_COMPLETE | tag::CLOSE_COMPLETE | tag::NO_DATA

@@ -71,6 +71,10 @@ impl Names {
         self.0.retain(|_, name| name.since > at);
     }
 
+    pub(crate) fn all(&self) -> Vec<Arc<[u8]>> {
+        self.0.keys().cloned().collect()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.values().filter(|name| name.statement.is_some()).count()
     }

@@ -12,7 +12,7 @@ use crate::flow::Flow;
 use crate::ledger::{Undo, What, Whose, Wipe};
 use crate::names::{Meaning, Name};
 use crate::pids;
-use crate::reading::Reading;
+use crate::reading::{Marks, Reading};
 use crate::relay::Said;
 use crate::rules::{Fault, Rules};
 use crate::server::{Copying, Phase, ServerSide, Unnamed};
@@ -35,7 +35,7 @@ pub(crate) struct Outward<'a> {
 
 /// What is in hand of a message that is looked into: always its beginning.
 #[derive(Clone, Copy)]
-struct Message<'a> {
+pub(crate) struct Message<'a> {
     tag: u8,
     /// Bytes in the whole body.
     len: u32,
@@ -59,7 +59,7 @@ impl<'a> Message<'a> {
 
 /// Where a message in hand lies.
 #[derive(Clone, Copy)]
-enum Place {
+pub(crate) enum Place {
     /// In the input, ending here.
     Input { end: usize, with_header: bool },
     /// Elsewhere: it was collected.
@@ -113,9 +113,12 @@ impl Outward<'_> {
             && let Some(body) = self.statements.pids.translated(piece.body)
         {
             self.say(|out| write::message(out, tag::QUERY, |out| out.extend_from_slice(&body)));
-            return Ok(Next::On);
+        } else {
+            self.pass_piece(piece, end);
         }
-        self.pass_piece(piece, end);
+        if piece.ends && !self.server.lent.is_empty() && self.server.phase == Phase::Synced {
+            self.take_back();
+        }
         Ok(Next::On)
     }
 
@@ -154,25 +157,33 @@ impl Outward<'_> {
         if !self.client.unnamed.is_nothing() || self.server.may_have_unnamed() {
             self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Nothing);
         }
-        if wipes(piece.body) {
-            self.server.ledger.wipe(Wipe::Next);
-        }
+        let mut may_wipe = wipes(piece.body);
         if self.rules.watches() {
             match piece.body.split_last() {
                 Some((0, text)) if piece.is_whole() && self.client.vars.is_plain() => {
-                    self.watch(text);
+                    let reading = self.statements.reading(text);
+                    self.watch(&reading, text);
+                    may_wipe |= reading.marks.has(Marks::WIPES);
+                    if self.rules.rewrites() && self.server.phase == Phase::Synced {
+                        self.lend_for_query(&reading);
+                    }
                 }
                 _ => self.mark_unknown(),
             }
+        }
+        if may_wipe {
+            self.server.ledger.wipe(Wipe::Next);
         }
         self.simple(What::Query);
     }
 
     /// A text is about to be run.
-    fn watch(&mut self, text: &[u8]) {
-        let reading = self.statements.reading(text);
-        self.server.trail.mark(&reading);
-        self.lend_voice(&reading);
+    fn watch(&mut self, reading: &Arc<Reading>, text: &[u8]) {
+        if !reading.deeds.is_empty() {
+            self.watch_deeds(reading, text);
+        }
+        self.server.trail.mark(reading);
+        self.lend_voice(reading);
     }
 
     /// A statement is about to be run; `None`: one that nobody has seen.
@@ -182,10 +193,8 @@ impl Outward<'_> {
         }
         match statement {
             Some(statement) if self.client.vars.is_plain() => {
-                let reading = self.statements.reading_of(statement);
-                self.server.trail.mark(reading);
-                let reading = Arc::clone(reading);
-                self.lend_voice(&reading);
+                let reading = Arc::clone(self.statements.reading_of(statement));
+                self.watch(&reading, &statement.query);
             }
             _ => self.mark_unknown(),
         }
@@ -334,6 +343,10 @@ impl Outward<'_> {
         }
         match self.client.meaning(parse.name, &self.server.ledger) {
             Meaning::Open => Next::Hold,
+            Meaning::Nothing if self.is_made(parse.name) => {
+                self.parse_beside(parse.name, &statement, message);
+                Next::On
+            }
             Meaning::Nothing => self.parse_new(&parse, &statement),
             Meaning::Statement(_, name) => {
                 self.parse_again(&parse, name);
@@ -401,6 +414,7 @@ impl Outward<'_> {
                     self.server.ledger.wipe(Wipe::Execute);
                 }
                 self.watch_statement(unnamed.as_deref());
+                self.lend_for_statement(unnamed.as_deref());
                 let takes_pids = unnamed.is_some_and(|statement| statement.takes_pids);
                 let body = self.translated_bind(message, takes_pids);
                 self.pass_as(&message.with(body.as_deref()), What::Bind);
@@ -411,6 +425,7 @@ impl Outward<'_> {
         };
         // Prepared long ago, perhaps, but it is now that it may be run.
         self.watch_statement(statement.as_deref());
+        self.lend_for_statement(statement.as_deref());
         if statement.as_ref().is_some_and(|statement| wipes(&statement.query)) {
             self.server.ledger.wipe(Wipe::Execute);
         }
@@ -484,7 +499,12 @@ impl Outward<'_> {
                 self.say(|out| write::client::close(out, Namespace::Statement, NOBODY));
             }
             // Perhaps it was made by an SQL PREPARE.
-            Meaning::Nothing => self.pass_as(message, What::Close),
+            Meaning::Nothing => {
+                if self.is_made(name) {
+                    self.server.trail.mark_unknown();
+                }
+                self.pass_as(message, What::Close);
+            }
         }
         Next::On
     }
@@ -611,7 +631,7 @@ impl Outward<'_> {
     }
 
     /// Put in a message of our own.
-    fn inject(&mut self, what: What, fill: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn inject(&mut self, what: What, fill: impl FnOnce(&mut Vec<u8>)) {
         if what == What::Parse {
             self.flow.counted.server_parses += 1;
         }
@@ -633,7 +653,7 @@ impl Outward<'_> {
     }
 
     /// The next entry gives this meaning to a name of the client's.
-    fn give_name(&mut self, name: &Arc<[u8]>, statement: Option<&Arc<Statement>>) {
+    pub(crate) fn give_name(&mut self, name: &Arc<[u8]>, statement: Option<&Arc<Statement>>) {
         let since = self.server.ledger.next();
         let meaning = Name { statement: statement.cloned(), since };
         let before = self.client.names(|names| names.put(name, Some(meaning)));
@@ -659,7 +679,7 @@ impl Outward<'_> {
         self.flow.to_client.say(|out| answer(what, out));
     }
 
-    fn pass_as(&mut self, message: &Message<'_>, what: What) {
+    pub(crate) fn pass_as(&mut self, message: &Message<'_>, what: What) {
         self.owe(what, None);
         self.pass(message);
     }
@@ -711,7 +731,7 @@ impl Outward<'_> {
         }
     }
 
-    fn say(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn say(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
         self.flow.to_server.say(fill);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use hashbrown::HashMap;
 
+use crate::made::Deed;
 use crate::state::{Tie, Ties};
 
 /// What a text may do, as far as it shows.
@@ -17,6 +18,8 @@ pub struct Reading {
     pub custom: Box<[Box<[u8]>]>,
     /// How the text begins, for people.
     pub beginning: Box<[u8]>,
+    /// What it does to prepared statements.
+    pub deeds: Box<[Deed]>,
     /// How often it was seen to leave no trace, where that is all that can be said of it.
     clean: AtomicU8,
 }
@@ -24,19 +27,24 @@ pub struct Reading {
 impl Reading {
     #[must_use]
     pub fn new(marks: Marks, custom: Box<[Box<[u8]>]>) -> Self {
-        Self { marks, custom, beginning: Box::default(), clean: AtomicU8::new(0) }
+        let (beginning, deeds) = (Box::default(), Box::default());
+        Self { marks, custom, beginning, deeds, clean: AtomicU8::new(0) }
     }
 
     /// A text that cannot be read.
     #[must_use]
     pub fn unknown() -> Self {
-        Self::new(Marks::ASK, Box::default())
+        Self::new(Marks::ASK.and(Marks::SETTINGS), Box::default())
     }
 
     /// Whether the server has to be asked afterwards.
     pub(crate) fn asks(&self) -> bool {
-        self.marks.has(Marks::ASK)
-            || self.marks.has(Marks::LEARN) && self.clean.load(Relaxed) < CLEAN_ENOUGH
+        self.marks.has(Marks::ASK) || self.asks_of_tables()
+    }
+
+    /// Whether what its tables bring along is not known yet.
+    pub(crate) fn asks_of_tables(&self) -> bool {
+        self.marks.has(Marks::LEARN) && self.clean.load(Relaxed) < CLEAN_ENOUGH
     }
 
     /// It was run, and nothing was left behind.
@@ -58,7 +66,7 @@ const CLEAN_ENOUGH: u8 = 2;
 
 /// What may have been done to a session since it was last asked about. Several texts add up.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Marks(u8);
+pub struct Marks(u16);
 
 impl Marks {
     /// Its settings, or what ties it to its server, may have changed: ask.
@@ -72,6 +80,16 @@ impl Marks {
     pub const SEED: Self = Self(1 << 4);
     /// It reads what a sequence last gave this session.
     pub const SEQUENCE: Self = Self(1 << 5);
+    /// It may change settings, if only for its transaction.
+    pub const SETTINGS: Self = Self(1 << 7);
+    /// It may do away with all prepared statements.
+    pub const WIPES: Self = Self(1 << 8);
+    /// It looks into the list of prepared statements.
+    pub const LOOKS: Self = Self(1 << 9);
+
+    /// Of interest while the text is run, and not later.
+    pub(crate) const PASSING: Self =
+        Self::LEARN.and(Self::NOTIFIES).and(Self::SETTINGS).and(Self::WIPES).and(Self::LOOKS);
 
     /// It notifies others, and leaves nothing behind by that.
     pub const NOTIFIES: Self = Self(1 << 6);

@@ -46,6 +46,9 @@ pub fn from_client(
     flow: &mut Flow,
 ) -> Result<Said, Fault> {
     flow.clear();
+    if server.is_at_rest() {
+        server.trail.begin();
+    }
     if client.is_held() {
         client.hold_more(bytes);
         return resume(client, server, statements, rules, flow);

@@ -1,5 +1,6 @@
 //! What is remembered of a server. It goes where the server goes, also to another thread.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use wire::{Scanner, Status};
@@ -36,10 +37,16 @@ pub struct ServerSide {
     pub(crate) orphan: bool,
     /// The error to the query of our own that is at the ledger's head.
     pub(crate) own_error: Option<Box<[u8]>>,
+    /// The error to the `Set` of which statements are still being prepared.
+    pub(crate) set_error: Option<Box<[u8]>>,
     /// What the lookup under way has found so far.
     pub(crate) found: Option<Box<Found>>,
     /// What it answers to a probe.
     pub(crate) rows: Vec<Box<[u8]>>,
+    /// The client's names that it has for a moment.
+    pub(crate) lent: Vec<Arc<[u8]>>,
+    /// What it is told to DEALLOCATE, in order, by the entry that says so; 0: by whichever comes.
+    pub(crate) deallocates: VecDeque<(u64, Box<[u8]>)>,
     /// What its session is set to.
     pub trail: Trail,
     /// Its notifications are not its client's, or not simply: they are left to the worker.
@@ -85,6 +92,12 @@ pub enum Own {
     Probe,
     /// LISTEN, UNLISTEN and NOTIFY, by which listening goes from server to server.
     Ear,
+    /// One statement of the client's that `PREPARE` made elsewhere. It belongs to the `Set`, and is reported
+    /// with it.
+    Prepare,
+    /// Statements of the client's under their own names, for one text that calls them so; or that these are
+    /// given up again. Nobody hears of it.
+    Lend,
 }
 
 /// Where the messages sent stand towards the Sync that ends their batch.
@@ -157,8 +170,11 @@ impl ServerSide {
             hushed: false,
             orphan: false,
             own_error: None,
+            set_error: None,
             found: None,
             rows: Vec::new(),
+            lent: Vec::new(),
+            deallocates: VecDeque::new(),
             trail: Trail::default(),
             collects: false,
             voice: None,
@@ -189,6 +205,22 @@ impl ServerSide {
         // Nobody else is to find it.
         say::close(out, wire::Namespace::Statement, b"");
         say::sync(out);
+    }
+
+    /// Make it prepare what its client had prepared by SQL elsewhere. As [`Self::own`]; what it comes to is
+    /// reported as an `Own::Set`, behind which it may stand.
+    pub fn prepare(&mut self, missing: Vec<crate::Made>, out: &mut Vec<u8>) {
+        use wire::write::client as say;
+        for made in missing {
+            self.ledger.push(What::Own(Own::Prepare), Whose::Ours, None);
+            (self.unnamed, self.unnamed_since) = (Unnamed::Nothing, 0);
+            say::parse(out, b"", &made.text, &[]);
+            say::bind_unnamed(out, &[]);
+            say::execute_unnamed(out);
+            say::close(out, wire::Namespace::Statement, b"");
+            say::sync(out);
+            self.trail.workshop.underway.push_back(made);
+        }
     }
 
     /// As `ClientSide::flavour`.

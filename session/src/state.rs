@@ -10,6 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::Tracked;
+use crate::made::Made;
 
 /// The settings of a session that differ from those of a new one, its role and its user.
 #[derive(Clone, Debug, Default)]
@@ -20,13 +21,18 @@ pub struct State {
     role: Option<Box<[u8]>>,
     /// `SET SESSION AUTHORIZATION`, where that made another of it than the user who logged in.
     user: Option<Box<[u8]>>,
+    /// What `PREPARE` made in it, by name.
+    made: Box<[Made]>,
     /// A number for all of it, once it is shared.
     flavour: u32,
 }
 
 impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
-        self.settings == other.settings && self.role == other.role && self.user == other.user
+        self.settings == other.settings
+            && self.role == other.role
+            && self.user == other.user
+            && self.made == other.made
     }
 }
 
@@ -34,7 +40,7 @@ impl Eq for State {}
 
 impl Hash for State {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        (&self.settings, &self.role, &self.user).hash(hasher);
+        (&self.settings, &self.role, &self.user, &self.made).hash(hasher);
     }
 }
 
@@ -66,7 +72,10 @@ impl State {
 
     #[must_use]
     pub fn is_default(&self) -> bool {
-        self.settings.is_empty() && self.role.is_none() && self.user.is_none()
+        self.settings.is_empty()
+            && self.role.is_none()
+            && self.user.is_none()
+            && self.made.is_empty()
     }
 
     /// The same, but for the time limit, which is 0.
@@ -101,6 +110,22 @@ impl State {
     /// Names and values.
     pub fn settings(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.settings.iter().map(|setting| (&*setting.name, &*setting.value))
+    }
+
+    /// Its role and its user, where they are not those who logged in.
+    pub(crate) fn identity(&self) -> (Option<&[u8]>, Option<&[u8]>) {
+        (self.role.as_deref(), self.user.as_deref())
+    }
+
+    /// What `PREPARE` made in it.
+    pub(crate) fn made(&self) -> &[Made] {
+        &self.made
+    }
+
+    /// The same, with these statements.
+    pub(crate) fn with_made(&self, mut made: Vec<Made>) -> Self {
+        made.sort_unstable();
+        Self { made: made.into(), ..self.clone() }
     }
 
     fn put(&mut self, name: &[u8], value: &[u8]) {
@@ -243,6 +268,8 @@ pub(crate) struct Probed {
     pub(crate) tracked: Vec<usize>,
     /// Channels it listens to.
     pub(crate) channels: Vec<Box<[u8]>>,
+    /// What `PREPARE` made: names and texts, these as far as they are not too long.
+    pub(crate) made: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
 /// The time limit that can strike a probe.
@@ -289,7 +316,11 @@ const PROBE: &str = concat!(
     "pg_catalog.current_setting('role'),pg_catalog.getdatabaseencoding()),'hex') ",
     "UNION ALL SELECT 'u','',pg_catalog.encode(pg_catalog.convert_to(",
     "session_user::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') ",
-    "UNION ALL (SELECT 'p','','' FROM pg_catalog.pg_prepared_statements WHERE from_sql LIMIT 1) ",
+    "UNION ALL (SELECT 'p',pg_catalog.encode(pg_catalog.convert_to(name,",
+    "pg_catalog.getdatabaseencoding()),'hex'),CASE WHEN pg_catalog.length(statement) ",
+    "OPERATOR(pg_catalog.<=) 8192 THEN pg_catalog.encode(pg_catalog.convert_to(statement,",
+    "pg_catalog.getdatabaseencoding()),'hex') END ",
+    "FROM pg_catalog.pg_prepared_statements WHERE from_sql LIMIT 65) ",
     "UNION ALL (SELECT 'c','','' FROM pg_catalog.pg_cursors WHERE is_holdable LIMIT 1) ",
     "UNION ALL (SELECT 'l',pg_catalog.encode(pg_catalog.convert_to(",
     "channel,pg_catalog.getdatabaseencoding()),'hex'),'' ",
@@ -331,8 +362,9 @@ impl Probed {
                     found.ties.add(Tie::Listen);
                     found.channels.push(name.into());
                 }
+                (b"p", None) => found.made.push((name, None)),
+                (b"p", Some(value)) => found.made.push((name, Some(value?))),
                 (kind, _) => found.ties.add(match kind {
-                    b"p" => Tie::PreparedStatement,
                     b"c" => Tie::HoldableCursor,
                     b"a" => Tie::AdvisoryLock,
                     b"t" => Tie::TemporaryTable,
@@ -357,10 +389,17 @@ pub(crate) fn restore(from: &State, to: &State, out: &mut Vec<u8>) -> bool {
     if from == to || planted::is("state-of-others") {
         return false;
     }
+    let before = out.len();
     // What the login's role may set, another may not; and the user comes before the role.
     let unmask = from.role.is_some() || from.user.is_some();
     if unmask {
         out.extend_from_slice(b"RESET SESSION AUTHORIZATION;RESET ROLE;");
+    }
+    for made in from.made.iter().filter(|made| !to.made.contains(made)) {
+        out.extend_from_slice(b"DEALLOCATE \"");
+        // No name with a quote in it ever gets here.
+        out.extend_from_slice(&made.name);
+        out.extend_from_slice(b"\";");
     }
     for (name, _) in from.settings() {
         if to.value(name).is_none() {
@@ -382,7 +421,7 @@ pub(crate) fn restore(from: &State, to: &State, out: &mut Vec<u8>) -> bool {
             assign(name.as_bytes(), value, out);
         }
     }
-    true
+    out.len() > before
 }
 
 /// `set_config` takes any value that ever was one, a list of names too.

@@ -2,6 +2,7 @@
 
 use sql::{Act, Discarded, States, Touch};
 
+use crate::made::Deed;
 use crate::reading::{Marks, Reading};
 use crate::state::{CUSTOM_MAX, is_plain_name};
 use crate::vars::is_always_tracked;
@@ -26,19 +27,20 @@ const READ_MAX: usize = 16 * 1024;
 #[must_use]
 pub fn read(text: &[u8]) -> Reading {
     if text.len() > READ_MAX {
-        return Reading::new(Marks::ASK.and(Marks::RESETS), dotted_names(text));
+        let marks = Marks::ASK.and(Marks::RESETS).and(Marks::SETTINGS).and(Marks::WIPES);
+        return Reading::new(marks, dotted_names(text));
     }
     let reading = sql::Reading::of(text, true);
     let mut marks = Marks::default();
     let mut names_custom = false;
     if reading.unread.is_some() {
-        marks = Marks::ASK.and(Marks::RESETS);
+        marks = Marks::ASK.and(Marks::RESETS).and(Marks::SETTINGS);
         names_custom = true;
     }
     for statement in &reading.statements {
         let changes = statement.makes | statement.ends;
         if statement.touch == Touch::Unknown {
-            marks = marks.and(Marks::ASK).and(Marks::RESETS);
+            marks = marks.and(Marks::ASK).and(Marks::RESETS).and(Marks::SETTINGS);
             names_custom = true;
         } else if statement.touch == Touch::Ordinary {
             marks = marks.and(Marks::LEARN);
@@ -56,18 +58,60 @@ pub fn read(text: &[u8]) -> Reading {
         if statement.makes.contains(States::SEED) {
             marks = marks.and(Marks::SEED);
         }
+        if statement.reads.contains(States::STATEMENTS) && !statement.acts.iter().any(executes) {
+            marks = marks.and(Marks::LOOKS);
+        }
         if statement.reads.contains(States::SEQUENCES) {
             marks = marks.and(Marks::SEQUENCE);
         }
         if statement.acts.iter().any(notifies) {
             marks = marks.and(Marks::NOTIFIES);
         }
+        if statement.acts.iter().any(sets) || changes.intersects(States::SETTINGS | States::ROLE) {
+            marks = marks.and(Marks::SETTINGS);
+        }
+        if statement.acts.iter().any(wipes) {
+            marks = marks.and(Marks::WIPES);
+        }
         if statement.acts.iter().any(resets) {
             marks = marks.and(Marks::ASK).and(Marks::RESETS);
         }
     }
     let custom = if names_custom { dotted_names(text) } else { Box::default() };
-    Reading::new(marks, custom)
+    Reading { deeds: deeds(&reading), ..Reading::new(marks, custom) }
+}
+
+/// What a text does to prepared statements by name.
+fn deeds(reading: &sql::Reading) -> Box<[Deed]> {
+    let sole = reading.statements.len() == 1;
+    let deed = |act: &Act| match act {
+        // Of several statements in one text PostgreSQL keeps the whole, which nobody can repeat.
+        Act::Prepare { name, body: Some(body), .. } if sole => {
+            Some(Deed::Prepare { name: name.as_bytes().into(), body: body.start })
+        }
+        Act::Execute(name) => Some(Deed::Execute(name.as_bytes().into())),
+        Act::Deallocate(name) => Some(Deed::Deallocate(name.as_bytes().into())),
+        _ => None,
+    };
+    reading.acts().filter_map(deed).collect()
+}
+
+fn executes(act: &Act) -> bool {
+    matches!(act, Act::Execute(_))
+}
+
+/// Whether an act may change a setting, be it for its transaction only.
+fn sets(act: &Act) -> bool {
+    match act {
+        Act::Set(setting) => !setting.name.eq_ignore_ascii_case("application_name"),
+        Act::Function("set_config") => true,
+        act => resets(act),
+    }
+}
+
+/// Whether an act does away with all prepared statements.
+fn wipes(act: &Act) -> bool {
+    matches!(act, Act::DeallocateAll | Act::Discard(Discarded::All))
 }
 
 /// Whether all that an act does is to set what the server reports by itself.
@@ -126,7 +170,6 @@ mod tests {
             "",
             "set application_name = 'x'",
             "SET TIME ZONE 'UTC'",
-            "set local work_mem = '1MB'",
             "show all",
             "select pg_catalog.now()",
         ] {

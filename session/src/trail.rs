@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::made::{Deed, Made, Workshop, ground};
 use crate::reading::{Marks, Reading};
 use crate::state::{CUSTOM_MAX, Probed, State, Tie, Ties};
 use crate::{ClientSide, Tracked, Vars};
@@ -28,6 +29,7 @@ pub struct Trail {
     learners: Vec<Arc<Reading>>,
     /// Settings with a dot in their name that were ever set on it: they are never gone again.
     custom: Vec<Box<[u8]>>,
+    pub(crate) workshop: Workshop,
 }
 
 /// What a client asked for at login.
@@ -45,8 +47,10 @@ impl Trail {
         if reading.marks.is_none() {
             return;
         }
-        let lasting = Marks::LEARN.and(Marks::NOTIFIES);
-        self.marks = self.marks.and(reading.marks.without(lasting));
+        self.marks = self.marks.and(reading.marks.without(Marks::PASSING));
+        if reading.marks.has(Marks::SETTINGS) || reading.asks_of_tables() {
+            self.workshop.unsettle();
+        }
         for name in &reading.custom {
             self.know(name);
         }
@@ -58,6 +62,51 @@ impl Trail {
             if self.learners.len() < LEARNERS_MAX {
                 self.learners.push(Arc::clone(reading));
             }
+        }
+    }
+
+    /// What `text`, which is read as this, is about to do to prepared statements.
+    pub(crate) fn mark_deeds(&mut self, reading: &Reading, text: &[u8], vars: &Vars) {
+        for deed in &reading.deeds {
+            match deed {
+                Deed::Prepare { name, .. } => {
+                    let ground = ground(self.state.as_deref(), vars);
+                    self.workshop.prepare(name, text, ground);
+                }
+                Deed::Deallocate(name) => self.workshop.deallocate(name),
+                Deed::Execute(_) => {}
+            }
+        }
+    }
+
+    /// A request comes. If it is the first since all was known, what it prepares is known, too.
+    pub(crate) fn begin(&mut self) {
+        if !self.is_doubtful() {
+            self.workshop.settle();
+        }
+    }
+
+    /// The text of what was prepared here by SQL since it was last known what there is.
+    pub(crate) fn prepared(&self, name: &[u8]) -> Option<&[u8]> {
+        self.workshop.fresh(name).map(|made| &*made.text)
+    }
+
+    /// What the client has prepared by SQL and this server, which it gets now, has not.
+    pub fn missing(&mut self, client: &ClientSide) -> Vec<Made> {
+        let [here, there] = [&self.state, &client.state].map(Option::as_deref);
+        let here = here.map_or(&[][..], State::made);
+        self.workshop.missing(there.map_or(&[][..], State::made), here)
+    }
+
+    /// Look whether the client's statements can still follow it: `SET TimeZone` and the like are seen
+    /// without being asked for. Ask where that has changed.
+    pub fn review(&mut self, client: &ClientSide) {
+        let Some(state) = client.state.as_deref().filter(|state| !state.made().is_empty()) else {
+            return;
+        };
+        let strays = strays(state, &client.vars) || self.workshop.bound;
+        if strays != self.ties.has(Tie::PreparedStatement) {
+            self.mark_unknown();
         }
     }
 
@@ -173,10 +222,17 @@ impl Trail {
         rows: &[Box<[u8]>],
         tracked: &Tracked,
         login: &[u8],
+        vars: &Vars,
     ) -> bool {
-        let Some(found) = Probed::read(rows.iter().map(|row| &**row), tracked, login) else {
+        let Some(mut found) = Probed::read(rows.iter().map(|row| &**row), tracked, login) else {
             return false;
         };
+        let known = self.state.as_deref().map_or(&[][..], State::made);
+        let made = self.workshop.trace(&found.made, known);
+        if self.workshop.bound && client.is_some() {
+            found.ties.add(Tie::PreparedStatement);
+        }
+        found.state = found.state.with_made(made);
         let changed = self.state.as_deref()
             != Some(&found.state).filter(|state| !state.is_default())
             || !found.ties.is_none();
@@ -202,6 +258,13 @@ impl Trail {
         let state = share(&self.state, &found.state);
         if let Some(client) = client {
             client.state = follow(client, &found, state.as_ref(), resets.then_some(tracked));
+            if let Some(all) = self.workshop.with_lacking(found.state.made()) {
+                let whole = client.state.as_deref().cloned().unwrap_or_default();
+                client.state = Some(whole.with_made(all).shared());
+            }
+            if client.state.as_deref().is_some_and(|state| strays(state, vars)) {
+                self.ties.add(Tie::PreparedStatement);
+            }
         }
         self.state = state;
         if std::mem::take(&mut self.hurried) {
@@ -219,6 +282,12 @@ impl Trail {
             }
         }
         self.state.clone_from(&client.state);
+        let lacking = self.workshop.lacking();
+        if let Some(state) = self.state.as_deref().filter(|_| !lacking.is_empty()) {
+            let made = state.made().iter().filter(|made| !lacking.contains(made)).cloned();
+            let state = state.with_made(made.collect());
+            self.state = (!state.is_default()).then(|| state.shared());
+        }
     }
 
     /// `DISCARD ALL` was run on it: it is as a new session, as far as that goes.
@@ -228,6 +297,7 @@ impl Trail {
         self.channels.clear();
         self.ties.renew(Ties::default());
         self.learners.clear();
+        self.workshop.discarded();
     }
 
     /// Whether it can never be anybody else's.
@@ -272,6 +342,16 @@ fn follow(
         Some(state) if **state == whole => Some(Arc::clone(state)),
         None if whole.is_default() => None,
         _ => Some(whole.shared()),
+    }
+}
+
+/// Whether one of a session's statements was prepared with other settings than it has now: elsewhere the
+/// same text might come to mean something else.
+fn strays(state: &State, vars: &Vars) -> bool {
+    let made = state.made();
+    !made.is_empty() && {
+        let now = ground(Some(state), vars);
+        made.iter().any(|made| made.ground != now)
     }
 }
 

@@ -26,7 +26,8 @@ pub enum Act {
         body: Option<Range<usize>>,
         inner: Box<Statement>,
     },
-    /// Also within EXPLAIN and CREATE TABLE AS. What it does is what was prepared under that name.
+    /// Also within EXPLAIN and CREATE TABLE AS. What it does is what was prepared under that name: nothing of
+    /// that is in [`Statement::touch`](crate::Statement::touch).
     Execute(String),
     Deallocate(String),
     DeallocateAll,

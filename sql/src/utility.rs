@@ -301,7 +301,7 @@ fn execute(stmt: &protobuf::ExecuteStmt) -> Statement {
     let mut statement = weigh(&Mentions::of(&stmt.params));
     statement.acts.push(Act::Execute(stmt.name.clone()));
     statement.reads |= States::STATEMENTS;
-    statement.at_least(Touch::Unknown)
+    statement.at_least(Touch::Ordinary)
 }
 
 fn declare(stmt: &protobuf::DeclareCursorStmt, text: &str) -> Statement {
