@@ -26,8 +26,8 @@ mod vars;
 
 pub use client::ClientSide;
 pub use flow::{Counted, Flow, Owned, Pieces};
-pub use pids::{FIRST as FIRST_PID, Links, Pids, Voice};
 pub use made::{Deed, Made};
+pub use pids::{FIRST as FIRST_PID, Links, Pids, Voice};
 pub use reading::{Marks, Read, Reading, Readings};
 pub use recall::{Recalled, recall};
 pub use relay::{Heard, Said, Unlinked, ends_in_goodbye, from_client, from_server, unlinked};

@@ -36,8 +36,20 @@ pub enum Deed {
 
 /// Settings that have no say in what a text means: they bound, cost, log or plan.
 const WITHOUT_SAY: [&str; 14] = [
-    "_timeout", "enable_", "_cost", "log_", "_mem", "jit", "geqo", "parallel", "commit", "_limit",
-    "client_min_messages", "transaction_", "temp_buffers", "track_",
+    "_timeout",
+    "enable_",
+    "_cost",
+    "log_",
+    "_mem",
+    "jit",
+    "geqo",
+    "parallel",
+    "commit",
+    "_limit",
+    "client_min_messages",
+    "transaction_",
+    "temp_buffers",
+    "track_",
 ];
 
 /// A number for all that decides what a text means which is prepared now.
@@ -120,7 +132,11 @@ impl Workshop {
     }
 
     /// What was found here, so far as it can be made elsewhere.
-    pub(crate) fn trace(&mut self, found: &[(Vec<u8>, Option<Vec<u8>>)], known: &[Made]) -> Vec<Made> {
+    pub(crate) fn trace(
+        &mut self,
+        found: &[(Vec<u8>, Option<Vec<u8>>)],
+        known: &[Made],
+    ) -> Vec<Made> {
         let fresh = std::mem::take(&mut self.fresh);
         let of = |(name, text): &(Vec<u8>, Option<Vec<u8>>)| {
             let text = text.as_deref()?;
@@ -139,7 +155,8 @@ impl Workshop {
     /// All that the client has: what is here, and what could not be made here.
     pub(crate) fn with_lacking(&self, made: &[Made]) -> Option<Vec<Made>> {
         let is_here = |lacking: &&Made| made.iter().any(|made| made.name == lacking.name);
-        let lacking: Vec<Made> = self.lacking.iter().filter(|made| !is_here(made)).cloned().collect();
+        let lacking: Vec<Made> =
+            self.lacking.iter().filter(|made| !is_here(made)).cloned().collect();
         (!lacking.is_empty()).then(|| [made, &lacking].concat())
     }
 

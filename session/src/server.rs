@@ -223,6 +223,17 @@ impl ServerSide {
         }
     }
 
+    /// The answer to a probe: see [`Trail::learn`].
+    pub fn learn(
+        &mut self,
+        client: Option<&mut ClientSide>,
+        rows: &[Box<[u8]>],
+        tracked: &crate::Tracked,
+        login: &[u8],
+    ) -> bool {
+        self.trail.learn(client, rows, tracked, login, &self.vars)
+    }
+
     /// As `ClientSide::flavour`.
     #[must_use]
     pub fn flavour(&self) -> u32 {

@@ -78,7 +78,9 @@ pub fn read(text: &[u8]) -> Reading {
         }
     }
     let custom = if names_custom { dotted_names(text) } else { Box::default() };
-    Reading { deeds: deeds(&reading), ..Reading::new(marks, custom) }
+    let mut known = Reading::new(marks, custom);
+    known.deeds = deeds(&reading);
+    known
 }
 
 /// What a text does to prepared statements by name.

@@ -216,7 +216,7 @@ impl Trail {
 
     /// The answer to a probe: what the server, and the `client` it serves, are known to be like now.
     /// `false`: it is no answer.
-    pub fn learn(
+    pub(crate) fn learn(
         &mut self,
         client: Option<&mut ClientSide>,
         rows: &[Box<[u8]>],

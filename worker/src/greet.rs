@@ -236,6 +236,8 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Own::Lookup => "auth_query",
                 Own::Probe => "session probe",
                 Own::Ear => "listening",
+                Own::Prepare => "PREPARE",
+                Own::Lend => "statement names",
             };
             self.log_server(entry, Level::Warning, format_args!("{what} failed: {text}"));
             return self.own_failed(entry, own, body);
@@ -259,8 +261,8 @@ impl<D: Driver, W: World> Worker<D, W> {
                 self.look_up(entry);
             }
             // Their answers are more than that they are done.
-            Own::Lookup | Own::Probe => {}
             Own::Ear => self.ear_heard(entry),
+            Own::Lookup | Own::Probe | Own::Prepare | Own::Lend => {}
         }
     }
 
@@ -271,8 +273,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             Own::Connect => self.login_fails(entry, "connect_query failed", None),
             Own::Set => self.vars_refused(entry, error),
             Own::Clean | Own::Reconnect | Own::Lookup => self.server_dies(entry, "unclean server"),
-            Own::Probe => {}
             Own::Ear => self.ear_failed(entry),
+            Own::Probe | Own::Prepare | Own::Lend => {}
         }
     }
 

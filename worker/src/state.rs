@@ -28,7 +28,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// A server has done its part for `slot`: they part, unless something ties them, or it is not
     /// known yet whether anything does.
     pub(crate) fn part(&mut self, slot: u32, entry: u32) {
-        let server = &self.servers[entry as usize];
+        let server = &mut self.servers[entry as usize];
+        server.side.trail.review(&self.clients[slot as usize].side);
         // A spoilt server is asked as well: what its client left there may go on only there.
         if server.side.trail.is_doubtful() && !planted::is("state-unasked") {
             return self.probe(entry);
@@ -100,8 +101,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             server.side.trail.hurry();
             return self.probe(entry);
         }
-        let known =
-            error.is_none() && server.side.trail.learn(side, rows, tracked, login.as_bytes());
+        let known = error.is_none() && server.side.learn(side, rows, tracked, login.as_bytes());
         let code = error.map(|body| wire::ErrorFields::new(body).code());
         let cannot = code.is_none_or(|code| UNKNOWN_TO_IT.contains(&code));
         if !known && cannot {
@@ -238,13 +238,26 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// Whether the server of `slot` has to be given its settings first; then that is under way.
     pub(crate) fn adapt(&mut self, slot: u32, entry: u32) -> bool {
         let client = &mut self.clients[slot as usize];
-        let server = &self.servers[entry as usize];
-        let mut query = Vec::new();
-        let side = &server.side;
-        if session::adapt(&client.side, &side.vars, &side.trail, &mut query) {
+        let server = &mut self.servers[entry as usize];
+        let (mut query, mut out) = (Vec::new(), Vec::new());
+        let side = &mut server.side;
+        let missing = side.trail.missing(&client.side);
+        let differs = session::adapt(&client.side, &side.vars, &side.trail, &mut query);
+        if differs {
             self.run_own(entry, Own::Set, &query);
+        }
+        if !missing.is_empty() && !self.is_being_canceled(entry) {
+            let server = &mut self.servers[entry as usize];
+            (server.since, server.own) = (self.now, Some(Own::Set));
+            server.side.prepare(missing, &mut out);
+            self.send_to_server(entry, &out);
             return true;
         }
+        if differs {
+            return true;
+        }
+        let client = &mut self.clients[slot as usize];
+        let side = &self.servers[entry as usize].side;
         // Equal ones are shared from now on: the next comparison is of two addresses.
         if !session::is_shared(&client.side, &side.trail) {
             client.side.state.clone_from(&side.trail.state);

@@ -37,6 +37,7 @@ mod smoke;
 mod sockets;
 mod startup;
 mod state;
+mod statements;
 mod systemd;
 mod timers;
 mod tls;

@@ -1,0 +1,260 @@
+//! Statements prepared by SQL in transaction mode: they follow their client, and the protocol's and SQL's are
+//! of one name space.
+
+use harness::say::{bind, close_statement, describe_statement, execute, parse, query, sync};
+use harness::{Raw, World, eventually};
+
+const PID: &str = "SELECT pg_backend_pid()";
+const MINE: &str =
+    "SELECT string_agg(name || ':' || from_sql, ',' ORDER BY name) FROM pg_prepared_statements";
+
+fn two(world: &World) -> (Raw, Raw) {
+    (world.client(), world.client())
+}
+
+/// Whether `client` is found to be, once the pooler has made up its mind.
+fn pins(world: &World, client: &mut Raw) -> bool {
+    client.run("SELECT 1");
+    is_pinned(world)
+}
+
+fn is_pinned(world: &World) -> bool {
+    !world.howdah.rows("SHOW PINS", &[("database", "shop")], "reasons").is_empty()
+}
+
+/// One server serves two clients who call different statements by one name.
+#[test]
+fn prepare_follows_its_client() {
+    howdah_only!("it loses them");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    ann.run("PREPARE p (int) AS SELECT 'ann' || $1");
+    bob.run("PREPARE p (int) AS SELECT 'bob' || $1");
+    assert!(!pins(&world, &mut ann));
+    for _ in 0..3 {
+        assert_eq!(ann.value("EXECUTE p(1)"), "ann1");
+        assert_eq!(bob.value("EXECUTE p(2)"), "bob2");
+    }
+    assert_eq!(ann.query("PREPARE p AS SELECT 1").code(), "42P05");
+    let text = ann.value("SELECT statement FROM pg_prepared_statements");
+    assert_eq!(text, "PREPARE p (int) AS SELECT 'ann' || $1");
+    ann.run("DEALLOCATE p");
+    assert_eq!(ann.query("EXECUTE p(1)").code(), "26000");
+    assert_eq!(bob.value("EXECUTE p(2)"), "bob2");
+    bob.run("DEALLOCATE ALL");
+    assert_eq!(bob.query("EXECUTE p(1)").code(), "26000");
+    ann.run("PREPARE p AS SELECT 3");
+    ann.run("DISCARD ALL");
+    assert_eq!(ann.query("EXECUTE p").code(), "26000");
+}
+
+/// PREPARE is not undone by a rollback; what it was prepared in does not matter where nothing was set there.
+#[test]
+fn prepare_outlives_its_transaction() {
+    howdah_only!("it loses them");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    for sql in ["BEGIN", "PREPARE p AS SELECT 7", "ROLLBACK"] {
+        ann.run(sql);
+    }
+    assert!(!pins(&world, &mut ann));
+    assert_eq!(bob.query("EXECUTE p").code(), "26000");
+    assert_eq!(ann.value("EXECUTE p"), "7");
+    ann.run("BEGIN");
+    assert!(ann.query("SELECT 1/0").error().is_some());
+    assert_eq!(ann.query("EXECUTE p").code(), "25P02");
+    ann.run("ROLLBACK");
+    assert_eq!(bob.query("EXECUTE p").code(), "26000");
+    assert_eq!(ann.value("EXECUTE p"), "7");
+}
+
+/// Clients that know nothing of prepared statements pay nothing for those that do, nor do these when they go on.
+#[test]
+fn executing_what_is_clean_asks_nothing() {
+    howdah_only!("it loses them");
+    let world = World::pool(1);
+    let mut ann = world.client();
+    ann.run("PREPARE p (int) AS SELECT $1");
+    for number in 0..3 {
+        ann.run(&format!("EXECUTE p({number})"));
+    }
+    let before = world.statements().len();
+    for number in 0..20 {
+        ann.run(&format!("EXECUTE p({number})"));
+    }
+    // The log has a line for what is executed, too, at most.
+    let after = world.statements();
+    assert!(after[before..].iter().all(|text| !text.contains("pg_settings")), "{after:?}");
+}
+
+/// What it executes is looked at.
+#[test]
+fn executing_what_sets_something_is_asked_about() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    ann.run("PREPARE p (text) AS SELECT set_config('work_mem', $1, false)");
+    let usual = bob.value("SHOW work_mem");
+    ann.run("EXECUTE p('91MB')");
+    assert_eq!(bob.value("SHOW work_mem"), usual);
+    assert_eq!(ann.value("SHOW work_mem"), "91MB");
+    let named = [parse("q", "SELECT set_config('work_mem', $1, false)"), sync()].concat();
+    ann.ask(&named);
+    ann.run("EXECUTE q('92MB')");
+    assert_eq!(bob.value("SHOW work_mem"), usual);
+    assert_eq!(ann.value("SHOW work_mem"), "92MB");
+}
+
+/// The same text could mean something else elsewhere: then the client keeps its server.
+#[test]
+fn what_was_prepared_with_other_settings_pins() {
+    howdah_only!("it loses them");
+    let world = World::pool(2);
+    world.direct().run(
+        "CREATE SCHEMA one; CREATE SCHEMA two; GRANT ALL ON SCHEMA one, two TO app; \
+         CREATE TABLE one.t AS SELECT 'one' AS a; CREATE TABLE two.t AS SELECT 'two' AS a; \
+         GRANT ALL ON one.t, two.t TO app",
+    );
+    for (begin, end) in [
+        ("SET search_path = two", "SET search_path = one"),
+        ("SET TimeZone = 'Asia/Tokyo'", "SET TimeZone = 'Europe/Berlin'"),
+    ] {
+        let mut ann = world.client();
+        ann.run("SET search_path = one");
+        ann.run("SET TimeZone = 'Europe/Berlin'");
+        ann.run("PREPARE p AS SELECT * FROM t");
+        assert!(!pins(&world, &mut ann), "{begin}");
+        ann.run(begin);
+        assert!(pins(&world, &mut ann), "{begin}");
+        ann.run(end);
+        eventually("it is free again", || !is_pinned(&world));
+        assert_eq!(ann.value("EXECUTE p"), "one", "{begin}");
+        ann.run("SET statement_timeout = '1min'");
+        assert!(!pins(&world, &mut ann), "a limit has no say in what a text means");
+        ann.leave();
+    }
+    let mut ann = world.client();
+    for sql in ["BEGIN", "SET LOCAL search_path = one", "PREPARE p AS SELECT * FROM t", "COMMIT"] {
+        ann.run(sql);
+    }
+    assert!(pins(&world, &mut ann), "prepared while something else was set");
+    ann.run("DEALLOCATE p");
+    eventually("it is free again", || !is_pinned(&world));
+    ann.run("PREPARE a AS SELECT 1; PREPARE b AS SELECT 2");
+    assert!(pins(&world, &mut ann), "PostgreSQL keeps the whole text");
+}
+
+/// Its table is gone when it is to be prepared elsewhere: it is no more, until the table is there again.
+#[test]
+fn a_statement_that_cannot_be_prepared_costs_nobody_a_session() {
+    howdah_only!("it loses them");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    let mut direct = world.direct();
+    direct.run("CREATE TABLE t AS SELECT 1 AS a; GRANT ALL ON t TO app");
+    ann.run("PREPARE p AS SELECT a FROM t");
+    bob.run("SELECT 1");
+    direct.run("DROP TABLE t");
+    for _ in 0..3 {
+        assert_eq!(ann.value("SELECT 5"), "5");
+        assert!(ann.query("EXECUTE p").error().is_some());
+        bob.run("SELECT 1");
+    }
+    direct.run("CREATE TABLE t AS SELECT 2 AS a; GRANT ALL ON t TO app");
+    bob.run("SELECT 1");
+    assert_eq!(ann.value("EXECUTE p"), "2");
+}
+
+/// c08: what SQL prepared the protocol may use, and close.
+#[test]
+fn c08_the_protocol_knows_what_sql_prepared() {
+    howdah_only!("it loses them");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    ann.run("PREPARE p (int) AS SELECT $1 + 1");
+    bob.run("SELECT 1");
+    let use_it = [bind("", "p", &["41"]), execute("", 0), sync()].concat();
+    assert_eq!(ann.ask(&use_it).value(), "42");
+    bob.run("SELECT 1");
+    assert_eq!(ann.ask(&[describe_statement("p"), sync()].concat()).code(), "");
+    bob.run("SELECT 1");
+    assert_eq!(ann.ask(&[parse("p", "SELECT 1"), sync()].concat()).code(), "42P05");
+    bob.run("SELECT 1");
+    ann.ask(&[close_statement("p"), sync()].concat());
+    bob.run("SELECT 1");
+    assert_eq!(ann.query("EXECUTE p(1)").code(), "26000");
+    ann.ask(&[parse("p", "SELECT 5"), sync()].concat());
+    assert_eq!(ann.ask(&[bind("", "p", &[]), execute("", 0), sync()].concat()).value(), "5");
+}
+
+/// c07: what the protocol prepared SQL may use, and deallocate. PDO does.
+#[test]
+fn c07_sql_knows_what_the_protocol_prepared() {
+    howdah_only!("names of ours are not the client's");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    let prepare = [parse("p", "SELECT $1::int + 1"), sync()].concat();
+    ann.ask(&prepare);
+    bob.run("SELECT 1");
+    assert_eq!(ann.value("EXECUTE p(1)"), "2");
+    assert_eq!(bob.query("EXECUTE p(1)").code(), "26000");
+    assert_eq!(ann.query("PREPARE p AS SELECT 1").code(), "42P05");
+    ann.run("BEGIN");
+    assert_eq!(ann.query("DEALLOCATE p").command(), "DEALLOCATE");
+    ann.run("COMMIT");
+    let use_it = [bind("", "p", &["1"]), execute("", 0), sync()].concat();
+    assert_eq!(ann.ask(&use_it).code(), "26000");
+    assert_eq!(ann.ask(&prepare).code(), "");
+    assert_eq!(ann.ask(&use_it).value(), "2");
+    let by_protocol =
+        [parse("", "DEALLOCATE p"), bind("", "", &[]), execute("", 0), sync()].concat();
+    assert_eq!(ann.ask(&by_protocol).code(), "");
+    assert_eq!(ann.ask(&use_it).code(), "26000");
+    ann.ask(&prepare);
+    let by_protocol =
+        [parse("", "EXECUTE p(5)"), bind("", "", &[]), execute("", 0), sync()].concat();
+    assert_eq!(ann.ask(&by_protocol).value(), "6");
+    assert_eq!(ann.value("SELECT 1"), "1");
+    assert_eq!(ann.ask(&use_it).value(), "2");
+}
+
+/// Within one text and one flight, too.
+#[test]
+fn c07_deallocate_all_in_the_midst_of_a_text() {
+    howdah_only!("it looks at the first word");
+    let world = World::pool(1);
+    let mut ann = world.client();
+    ann.ask(&[parse("p", "SELECT 1"), sync()].concat());
+    let flight = [
+        query("SELECT 2; DEALLOCATE ALL; SELECT 3"),
+        parse("p", "SELECT 4"),
+        bind("", "p", &[]),
+        execute("", 0),
+        sync(),
+    ];
+    ann.send(&flight.concat());
+    let reply = ann.until_readies(2);
+    assert!(reply.error().is_none(), "{reply:?}");
+    assert_eq!(reply.rows().last().and_then(|row| row[0].clone()).as_deref(), Some("4"));
+}
+
+/// Who looks finds its own statements by its own names, and nobody else's.
+#[test]
+fn the_list_of_statements_is_the_clients() {
+    howdah_only!("it is the server's");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    bob.ask(&[parse("bobs", "SELECT 1"), sync()].concat());
+    bob.run("PREPARE bobs_too AS SELECT 1");
+    ann.ask(&[parse("anns", "SELECT 2"), sync()].concat());
+    ann.run("PREPARE anns_too AS SELECT 2");
+    for _ in 0..2 {
+        assert_eq!(ann.value(MINE), "anns:false,anns_too:true");
+        assert_eq!(bob.value(MINE), "bobs:false,bobs_too:true");
+        let value = |client: &mut Raw, name: &str| {
+            client.ask(&[bind("", name, &[]), execute("", 0), sync()].concat()).value()
+        };
+        assert_eq!((value(&mut ann, "anns"), value(&mut bob, "bobs")), ("2".into(), "1".into()));
+    }
+    ann.run(PID);
+}
