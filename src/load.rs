@@ -4,12 +4,23 @@ use std::sync::Arc;
 
 use auth::ldap::Directory;
 use auth::{Decoy, Userlist};
-use config::{AuthType, Config, Diff, Disk};
+use config::{AuthType, Config, Diff, Disk, Settings};
 use session::Tracked;
 use worker::{Level, Site, Tls};
 
 use crate::law::Law;
 use crate::sink::Pen;
+
+/// What is wrong with `auth_ldap_options`.
+pub(crate) fn ldap_flaw(settings: &Settings) -> Option<String> {
+    match settings.auth_ldap_options.as_deref().map(Directory::parse) {
+        Some(Err(error)) => Some(format!("invalid auth_ldap_options: {error}")),
+        None if settings.auth_type == AuthType::Ldap => {
+            Some("auth_type = ldap needs auth_ldap_options".to_owned())
+        }
+        _ => None,
+    }
+}
 
 /// Read the configuration at `path`. All that is wrong is said to the log.
 pub(crate) fn config(path: &str, pen: &mut Pen) -> Option<Config> {
@@ -18,19 +29,12 @@ pub(crate) fn config(path: &str, pen: &mut Pen) -> Option<Config> {
             for warning in config.warnings.iter().chain(&config.not_yet) {
                 pen.say(Level::Warning, format_args!("{warning}"));
             }
-            let options = config.settings.auth_ldap_options.as_deref();
-            let needed = config.settings.auth_type == AuthType::Ldap;
-            match options.map(Directory::parse) {
-                Some(Err(error)) => {
-                    pen.say(Level::Error, format_args!("invalid auth_ldap_options: {error}"));
+            match ldap_flaw(&config.settings) {
+                Some(flaw) => {
+                    pen.say(Level::Error, format_args!("{flaw}"));
                     None
                 }
-                None if needed => {
-                    let what = "auth_type = ldap needs auth_ldap_options";
-                    pen.say(Level::Error, format_args!("{what}"));
-                    None
-                }
-                _ => Some(config),
+                None => Some(config),
             }
         }
         Err(problems) => {

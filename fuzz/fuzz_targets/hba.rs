@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use arbitrary::Arbitrary;
-use auth::Files;
+use auth::{Files, Membership, Roles};
 use auth::hba::{Caller, Door, Found, HostName, Interface, Rules, Verdict};
 use libfuzzer_sys::fuzz_target;
 
@@ -68,7 +68,13 @@ fuzz_target!(|play: Play| {
         user: &play.user,
         replicates: play.replicates,
         host,
+        roles: Roles::Unknowable,
     };
-    assert!(!matches!(rules.find(&caller), Found::HostNameNeeded), "it is known");
+    assert!(!matches!(rules.find(&caller), Found::HostNameNeeded | Found::RolesNeeded), "it is known");
     let _ = rules.find(&Caller { host: HostName::NotAskedFor, ..caller });
+    let asked = rules.roles.at(&play.database);
+    assert!(asked.is_sorted() && !auth::roles::query(&asked).contains('\0') || play.database.contains(&0));
+    let membership = Membership::none(asked);
+    let found = rules.find(&Caller { roles: Roles::Known(&membership), ..caller });
+    assert!(!matches!(found, Found::RolesNeeded | Found::Doubtful(_)), "all that matters was asked");
 });

@@ -375,6 +375,19 @@ impl Inward<'_> {
         Ok(())
     }
 
+    /// Whether the client has had all its answers, and nothing of its is left on the server.
+    fn would_part(&self) -> bool {
+        let server = &self.server;
+        self.rules.mode != Mode::Session
+            && self.flow.owned.is_empty()
+            && server.status == Status::Idle
+            && server.phase == Phase::Synced
+            && server.copy == Copying::No
+            && server.trail.ties.is_none()
+            && !server.trail.is_doubtful()
+            && self.client.as_ref().is_some_and(|client| client.is_between() && !client.is_held())
+    }
+
     fn error(&mut self, message: &Message<'_>) {
         let fields = ErrorFields::new(message.body);
         if matches!(fields.severity(), b"FATAL" | b"PANIC") {
@@ -384,6 +397,10 @@ impl Inward<'_> {
             // A server without a request to refuse says this only when it is about to go.
             self.heard.fatal = true;
             self.server.spoilt = true;
+            if self.would_part() {
+                self.heard.late = true;
+                return;
+            }
             // Behind the answer to a question of ours it is ours to deal with: the client has asked
             // for nothing here yet, or no longer.
             if self.flow.owned.is_empty() {

@@ -29,6 +29,8 @@ pub struct Heard {
     pub fatal: bool,
     /// The client was told of it.
     pub told: bool,
+    /// It came after the client had had its last answer: it is none of the client's business.
+    pub late: bool,
     /// The goodbye was among the client's bytes that had been held back.
     pub terminate: bool,
 }

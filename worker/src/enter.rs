@@ -31,6 +31,8 @@ pub(crate) struct Entering {
     pub(crate) question: Option<Question>,
     /// It is shaking hands.
     pub(crate) handshake: Option<Handshake>,
+    /// It waits for the end of a SUSPEND.
+    pub(crate) parked: bool,
 }
 
 impl Entering {
@@ -87,8 +89,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let encryption = self.encryption_for(&ends);
         let card = Card::new(self.commons.socket_id(), ends, self.now, self.world.wall_us());
         let login = ClientLogin::new(encryption);
-        let entering =
-            Box::new(Entering { login, wish: None, way: None, question: None, handshake: None });
+        let (wish, way, question, handshake, parked) = (None, None, None, None, false);
+        let entering = Box::new(Entering { login, wish, way, question, handshake, parked });
         let entry = slot(self.clients.insert(Client {
             conn,
             reading: true,
@@ -145,6 +147,9 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Step::Startup(facts) => {
                     if let Err(text) = self.wish(slot, *facts) {
                         return self.client_leaves(slot, Why::Text(text.into()));
+                    }
+                    if self.park(slot) {
+                        return;
                     }
                     // What it depends on may have to be found out first.
                     let Some(way) = self.choose_way(slot) else { return };

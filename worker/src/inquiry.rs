@@ -1,15 +1,17 @@
-//! Inquiries: the secret of a user who is in no file, asked of a server by `auth_query`.
+//! Inquiries: the secret of a user who is in no file, asked of a server by `auth_query`, and the roles
+//! that a user belongs to.
 //!
 //! An inquiry stands in a pool's line as a client would. All who log in as the same user wait for
 //! one inquiry, but only for one whose query was sent after they came: what was changed before
 //! somebody came must hold for it. So each has the answer that it would have got alone, and a storm
 //! of a thousand logins costs a handful of queries.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 
-use auth::{Account, Secret};
+use auth::{Account, Membership, Secret};
 use io::Driver;
 use pool::{ClientId, Duration, Instant, PoolId};
 use session::{Found, Own};
@@ -43,9 +45,25 @@ struct Asker {
 /// What is asked, of which servers, about whom.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Question {
-    pool: PoolId,
-    user: Arc<str>,
-    query: Arc<str>,
+    pub(crate) pool: PoolId,
+    pub(crate) user: Arc<str>,
+    pub(crate) topic: Topic,
+}
+
+/// What is asked about somebody.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Topic {
+    /// By this query.
+    Secret(Arc<str>),
+    /// To which of these it belongs.
+    Roles(Arc<[Box<str>]>),
+}
+
+/// What is known then.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Account(Account),
+    Roles(Membership),
 }
 
 /// An inquiry's number in its pool's line: those of clients are slots, and never come near. They are
@@ -77,7 +95,7 @@ struct Answered {
     logins: u32,
     since: Instant,
     /// And when it was asked for.
-    account: Option<(Account, Instant)>,
+    answer: Option<(Answer, Instant)>,
 }
 
 /// Within this time ...
@@ -94,41 +112,42 @@ const ANSWERS_MAX: usize = 10_000;
 
 impl Answers {
     /// Somebody asks: the answer, if it may be given from memory.
-    fn recall(&mut self, question: &Question, now: Instant) -> Option<Account> {
+    pub(crate) fn recall(&mut self, question: &Question, now: Instant) -> Option<Answer> {
         if self.0.len() >= ANSWERS_MAX && !self.0.contains_key(question) {
             self.0.retain(|_, answered| now.since(answered.since) < WINDOW);
             if self.0.len() >= ANSWERS_MAX {
                 self.0.clear();
             }
         }
-        let new = || Answered { logins: 0, since: now, account: None };
+        let new = || Answered { logins: 0, since: now, answer: None };
         let answered = self.0.entry(question.clone()).or_insert_with(new);
         if now.since(answered.since) >= WINDOW {
             (answered.logins, answered.since) = (0, now);
         }
         answered.logins += 1;
-        let (account, asked_at) = answered.account.as_ref()?;
-        let life = if matches!(account, Account::Unknown) { MISSED_FOR } else { FOUND_FOR };
+        let (answer, asked_at) = answered.answer.as_ref()?;
+        let missed = matches!(answer, Answer::Account(Account::Unknown));
+        let life = if missed { MISSED_FOR } else { FOUND_FOR };
         let fresh = now.since(*asked_at) < life;
-        (answered.logins > STORM && fresh).then(|| account.clone())
+        (answered.logins > STORM && fresh).then(|| answer.clone())
     }
 
-    fn keep(&mut self, question: &Question, account: &Account, asked_at: Instant) {
+    fn keep(&mut self, question: &Question, answer: &Answer, asked_at: Instant) {
         if let Some(answered) = self.0.get_mut(question) {
-            answered.account = Some((account.clone(), asked_at));
+            answered.answer = Some((answer.clone(), asked_at));
         }
     }
 
     /// It was perhaps not true any more.
     fn doubt(&mut self, question: &Question) {
         if let Some(answered) = self.0.get_mut(question) {
-            answered.account = None;
+            answered.answer = None;
         }
     }
 }
 
 /// Why no answer can be had.
-enum Trouble {
+pub(crate) enum Trouble {
     /// In the configuration: the log gets this line.
     Config(String),
     /// The database may not be used now.
@@ -157,19 +176,31 @@ impl<D: Driver, W: World> Worker<D, W> {
             entering.question = Some(question.clone());
         }
         match recalled {
-            Some(account) => {
+            Some(Answer::Account(account)) => {
                 self.note_account(slot, &account);
                 Some(account)
             }
-            None => {
+            Some(Answer::Roles(_)) | None => {
                 self.inquire(slot, question);
                 None
             }
         }
     }
 
-    /// What is to be asked about the user of `slot`; nothing where nobody is set to ask it.
+    /// How the secret of the user of `slot` is asked for; nothing where nobody is set to ask for it.
     fn question(&mut self, slot: u32) -> Result<Option<Question>, Trouble> {
+        let State::Login(entering) = &self.clients[slot as usize].state else { return Ok(None) };
+        let Some(wish) = entering.wish.as_deref() else { return Ok(None) };
+        let (user, asked) = (wish.user.clone(), wish.database.clone());
+        let database = if *asked == *admin::CONSOLE { None } else { self.database_of(&asked) };
+        let own = database.as_deref().and_then(|database| database.auth_query.as_deref());
+        let query = own.unwrap_or(&self.site.config.settings.auth_query);
+        let topic = Topic::Secret(query.into());
+        Ok(self.asker(slot)?.map(|pool| Question { pool, user, topic }))
+    }
+
+    /// Whose servers are asked about the user of `slot`: those of `auth_user`, if it is set.
+    pub(crate) fn asker(&mut self, slot: u32) -> Result<Option<PoolId>, Trouble> {
         let site = self.site.clone();
         let settings = &site.config.settings;
         let State::Login(entering) = &self.clients[slot as usize].state else { return Ok(None) };
@@ -180,7 +211,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         if str::from_utf8(&wish.facts.user).is_err() {
             return Ok(None);
         }
-        let (user, asked) = (wish.user.clone(), wish.database.clone());
+        let asked = wish.database.clone();
         let database = if console { None } else { self.database_of(&asked) };
         // Of a database that does not exist there is nobody to ask, and no sign of that to give.
         if database.is_none() && !console {
@@ -191,7 +222,6 @@ impl<D: Driver, W: World> Worker<D, W> {
         };
         let asker = own(|db| &db.auth_user).or(settings.auth_user.as_deref());
         let Some(asker) = asker.filter(|asker| !asker.is_empty()) else { return Ok(None) };
-        let query = own(|db| &db.auth_query).unwrap_or(&settings.auth_query);
         let place = own(|db| &db.auth_dbname).or(settings.auth_dbname.as_deref());
         let place: Arc<str> = place.map_or(asked, Arc::from);
         if *place == *admin::CONSOLE {
@@ -207,11 +237,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             let text = format!("authentication database \"{place}\" is disabled");
             return Err(Trouble::Disabled(text));
         }
-        let pool = self.room_for(&place, &asker.into(), &database);
-        Ok(Some(Question { pool, user, query: query.into() }))
+        Ok(Some(self.room_for(&place, &asker.into(), &database)))
     }
 
-    fn tell_trouble(&mut self, slot: u32, trouble: &Trouble) {
+    pub(crate) fn tell_trouble(&mut self, slot: u32, trouble: &Trouble) {
         let (Trouble::Config(text) | Trouble::Disabled(text)) = trouble;
         // Who it is, is not known yet: that is how people's parsers of logs know this line.
         let card = &self.clients[slot as usize].card;
@@ -222,7 +251,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// `slot` waits for the answer to `question`.
-    fn inquire(&mut self, slot: u32, question: Question) {
+    pub(crate) fn inquire(&mut self, slot: u32, question: Question) {
         let asker = Asker { slot, id: self.clients[slot as usize].card.id };
         let known = self.inquiry_ids.get(&question).copied();
         if let Some(inquiry) = known.and_then(|index| self.inquiries.get_mut(&index)) {
@@ -294,7 +323,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         let inquiry = inquiry.and_then(|index| self.inquiries.get(&index));
         let Some(inquiry) = inquiry else { return self.release(entry) };
         let mut out = Vec::new();
-        let (query, user) = (&inquiry.question.query, &inquiry.question.user);
+        let user = &inquiry.question.user;
+        let query = match &inquiry.question.topic {
+            Topic::Secret(query) => Cow::Borrowed(&**query),
+            Topic::Roles(roles) => Cow::Owned(auth::roles::query(roles)),
+        };
         server.own = Some(Own::Lookup);
         server.since = self.now;
         server.side.look_up(query.as_bytes(), user.as_bytes(), &mut out);
@@ -317,15 +350,18 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         let Some(index) = number.and_then(|number| index(number.0)) else { return };
         let Some(inquiry) = self.inquiries.get(&index) else { return };
-        let user = inquiry.question.user.clone();
-        let account = match error {
-            Some(body) => Err(told(body)),
-            None => account(&user, found),
+        let Question { user, topic, .. } = &inquiry.question;
+        let (answer, what) = match topic {
+            Topic::Secret(_) => (account(user, found).map(Answer::Account), "auth_query"),
+            Topic::Roles(roles) => {
+                (roles_in(roles, found).map(Answer::Roles), "the query for the roles of a user")
+            }
         };
-        match account {
-            Ok(account) => self.inquiry_done(index, &Ok(account)),
+        let answer = error.map_or(answer, |body| Err(told(body)));
+        match answer {
+            Ok(answer) => self.inquiry_done(index, &Ok(answer)),
             Err(text) => {
-                self.log(Level::Error, format_args!("S: error in auth_query: {text}"));
+                self.log(Level::Error, format_args!("S: error in {what}: {text}"));
                 self.inquiry_done(index, &Err(Why::text(TROUBLE)));
             }
         }
@@ -342,14 +378,14 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// All who wait for an inquiry hear of it; who came late is asked for anew.
-    fn inquiry_done(&mut self, index: u32, result: &Result<Account, Why>) {
+    fn inquiry_done(&mut self, index: u32, result: &Result<Answer, Why>) {
         let Some(inquiry) = self.inquiries.remove(&index) else { return };
         let Inquiry { question, since, askers, late, .. } = inquiry;
         self.inquiry_ids.remove(&question);
-        if let Ok(account) = result {
+        if let Ok(answer) = result {
             let mut memory = self.commons.memory();
-            memory.answers.keep(&question, account, since);
-            if let Account::Secret(secret) = account {
+            memory.answers.keep(&question, answer, since);
+            if let Answer::Account(Account::Secret(secret)) = answer {
                 memory.looked_up_form = Some(secret.form());
             }
         }
@@ -362,10 +398,11 @@ impl<D: Driver, W: World> Worker<D, W> {
                 continue;
             }
             match result {
-                Ok(account) => {
+                Ok(Answer::Account(account)) => {
                     self.note_account(slot, account);
                     self.account_found(slot, account.clone());
                 }
+                Ok(Answer::Roles(roles)) => self.roles_found(slot, roles.clone()),
                 Err(why) => self.client_leaves(slot, why.clone()),
             }
         }
@@ -447,6 +484,18 @@ fn account(user: &str, found: &Found) -> Result<Account, String> {
     }
 }
 
+/// What the answer says of the roles of a user.
+fn roles_in(asked: &Arc<[Box<str>]>, found: &Found) -> Result<Membership, String> {
+    let broken = || "it cannot be read".to_owned();
+    let mut row = wire::DataRow::read(found.row.as_deref().ok_or_else(broken)?)
+        .map_err(|_| broken())?
+        .skip(1);
+    match row.next().and_then(Result::ok).ok_or_else(broken)? {
+        None => Ok(Membership::none(asked.clone())),
+        Some(numbers) => Membership::read(asked.clone(), numbers).ok_or_else(broken),
+    }
+}
+
 /// An error of the server's, for the log.
 fn told(body: &[u8]) -> String {
     let fields = wire::ErrorFields::new(body);
@@ -459,7 +508,7 @@ mod tests {
     use super::*;
 
     fn question(user: &str) -> Question {
-        Question { pool: PoolId(1), user: user.into(), query: "q".into() }
+        Question { pool: PoolId(1), user: user.into(), topic: Topic::Secret("q".into()) }
     }
 
     fn at(ms: u64) -> Instant {
@@ -487,13 +536,13 @@ mod tests {
         let ann = question("ann");
         for login in 0..STORM {
             assert!(answers.recall(&ann, at(0)).is_none(), "login {login} is asked for");
-            answers.keep(&ann, &Account::WithoutSecret, at(0));
+            answers.keep(&ann, &Answer::Account(Account::WithoutSecret), at(0));
         }
         assert!(answers.recall(&ann, at(10)).is_some(), "the storm is there");
         assert!(answers.recall(&question("bob"), at(10)).is_none(), "bob has none");
         answers.doubt(&ann);
         assert!(answers.recall(&ann, at(20)).is_none(), "somebody's password did not fit");
-        answers.keep(&ann, &Account::WithoutSecret, at(20));
+        answers.keep(&ann, &Answer::Account(Account::WithoutSecret), at(20));
         assert!(answers.recall(&ann, at(30)).is_some());
         assert!(answers.recall(&ann, at(1030)).is_none(), "the storm is over");
     }
@@ -504,7 +553,7 @@ mod tests {
         let ann = question("ann");
         for _ in 0..=STORM {
             answers.recall(&ann, at(0));
-            answers.keep(&ann, &Account::Unknown, at(0));
+            answers.keep(&ann, &Answer::Account(Account::Unknown), at(0));
         }
         assert!(answers.recall(&ann, at(249)).is_some());
         assert!(answers.recall(&ann, at(251)).is_none());

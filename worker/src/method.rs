@@ -12,6 +12,7 @@ use crate::client::State;
 use crate::enter::Wish;
 use crate::log::Level;
 use crate::mail::Party;
+use crate::membership::Standing;
 use crate::site::Site;
 use crate::worker::Worker;
 use crate::world::{About, Errand, World};
@@ -44,12 +45,14 @@ impl Way {
 pub(crate) struct Learnt {
     host: Option<Option<Box<str>>>,
     account: Option<Option<Box<str>>>,
+    pub(crate) roles: Option<Standing>,
 }
 
 /// Either the way, or what has to be found out first.
 enum Choice {
     Way(Way),
     Learn(About),
+    LearnRoles,
 }
 
 impl Choice {
@@ -77,6 +80,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         match choice {
             Choice::Way(way) => Some(way),
+            // Rules that changed meanwhile may ask for others.
+            Choice::LearnRoles if self.learn_roles(slot) => self.choose_way(slot),
+            Choice::LearnRoles => None,
             Choice::Learn(about) => {
                 let party = Party::Client { slot, id: self.clients[slot as usize].card.id };
                 self.world.errand(Errand::Learn { worker: self.me, party, about });
@@ -118,9 +124,17 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(wish) = &entering.wish else { return };
         let card = &client.card;
         let asker = Asker { site: &self.site, wish, tls: card.tls.as_deref(), ends: &card.ends };
-        let Found::Rule(rule) = self.site.rules.find(&asker.caller()) else { return };
+        let found = self.site.rules.find(&asker.caller());
+        let doubtful = matches!(found, Found::Doubtful(_));
+        let (Found::Rule(rule) | Found::Doubtful(rule)) = found else { return };
         let (place, unreadable) = (rule.place.clone(), rule.verdict == Verdict::Unreadable);
-        if unreadable {
+        if doubtful {
+            let text = format_args!(
+                "rejected by a line about members of a role, which nobody can be asked about: {place} \
+                 (set auth_user)"
+            );
+            self.log_client(slot, Level::Warning, text);
+        } else if unreadable {
             let text = format_args!("rejected by a line that cannot be read: {place}");
             self.log_client(slot, Level::Warning, text);
         } else {
@@ -158,6 +172,8 @@ impl Asker<'_> {
         match (self.site.rules.find(&caller), caller.door) {
             (Found::Rule(rule), _) => self.by_rule(rule),
             (Found::HostNameNeeded, Door::Tcp { from, .. }) => Choice::Learn(About::Host(from)),
+            (Found::RolesNeeded, _) => Choice::LearnRoles,
+            (Found::Doubtful(_), _) => Choice::never(Why::Rejected),
             (Found::Nothing | Found::HostNameNeeded, _) => Choice::never(Why::NoMethod),
         }
     }
@@ -238,6 +254,7 @@ impl Asker<'_> {
                 Some(None) => HostName::None,
                 Some(Some(name)) => HostName::Is(name),
             },
+            roles: Standing::seen(self.wish.learnt.roles.as_ref()),
         }
     }
 }

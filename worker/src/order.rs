@@ -290,6 +290,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.standing.flushing_since = None;
         if mem::replace(&mut self.standing.suspended, false) {
             self.regulate_all();
+            self.unpark();
         }
         let now = self.now;
         for id in self.rooms_in(scope) {

@@ -81,7 +81,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             let passed = |limit: Option<Duration>| past(limit, client.since, self.now);
             let terms = || self.room(client.pool).map(|room| &room.terms);
             let what = match &client.state {
-                State::Login(_) if passed(login) => Some(Late::Login),
+                State::Login(entering) if !entering.parked && passed(login) => Some(Late::Login),
                 State::Canceling if passed(cancel) => Some(Late::Cancel),
                 State::Waiting(crate::client::WaitingFor::Welcome) if passed(login) => {
                     Some(Late::Welcome)

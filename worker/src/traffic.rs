@@ -90,6 +90,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             return self.link_inquiry(inquiry, entry);
         }
         let now = self.now;
+        if self.is_dying(entry) {
+            self.server_dies(entry, "server conn crashed?");
+        }
         let waits = |client: &Client| matches!(client.state, State::Waiting(_));
         let waiting = self.clients.get(slot as usize).filter(|client| waits(client));
         match (waiting.map(|_| ()), self.is_ready(entry)) {
@@ -296,6 +299,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         if heard.left_open {
             return self
                 .server_dies(entry, "transaction blocks not allowed in statement pooling mode");
+        }
+        if heard.late {
+            return self.try_another(entry);
         }
         if heard.fatal && !planted::is("fatal-ignored") {
             self.servers[entry as usize].said_why = heard.told;
@@ -551,7 +557,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             .as_ref()
             .and_then(|server| server.conn)
             .is_some_and(|conn| self.driver.unsent(conn) > high);
-        let suspended = self.standing.suspended && !matches!(client.state, State::Console(_));
+        let suspended = self.standing.suspended && !client.state.has_to_do_with_the_console();
         let full_desk = matches!(&client.state, State::Console(desk) if desk.is_full());
         let held = client.held.len() > HELD_MAX || client.side.is_held() || full_desk;
         // A client that does not take its answers is not read either: it could go on asking for

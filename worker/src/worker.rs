@@ -68,6 +68,8 @@ pub struct Worker<D: Driver, W> {
     done: Vec<Done<D::Socket>>,
     /// What of it does not come from a server.
     later: Vec<Done<D::Socket>>,
+    /// Connections to servers for which an end, or what may be a last word, is still to be looked at in this turn.
+    dying: Vec<Conn>,
     pub(crate) doors: Vec<(Listener, Door)>,
     /// Since then, whoever dials is left to the other processes on the port.
     pub(crate) turning_away: Option<Instant>,
@@ -148,6 +150,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             out: Vec::new(),
             done: Vec::new(),
             later: Vec::new(),
+            dying: Vec::new(),
             doors: Vec::new(),
             turning_away: None,
             asks: Asks::default(),
@@ -182,8 +185,18 @@ impl<D: Driver, W: World> Worker<D, W> {
         // Servers first: one that has just said that it goes must not be given to a client whose
         // words came in with that.
         let mut later = mem::take(&mut self.later);
+        let mut dying = mem::take(&mut self.dying);
+        dying.clear();
+        dying.extend(done.iter().filter_map(|event| self.last_word(event)));
+        self.dying = dying;
         for event in done.drain(..) {
             if self.is_of_server(&event) {
+                if !self.dying.is_empty()
+                    && let Some(conn) = self.last_word(&event)
+                    && let Some(index) = self.dying.iter().position(|dying| *dying == conn)
+                {
+                    self.dying.swap_remove(index);
+                }
                 self.happened(event);
             } else {
                 later.push(event);
@@ -280,6 +293,27 @@ impl<D: Driver, W: World> Worker<D, W> {
         };
         self.high_water = tuning.high_water;
         self.driver.tune(&tuning);
+    }
+
+    /// The server, if this is its end, or begins as its last word would.
+    fn last_word(&self, event: &Done<D::Socket>) -> Option<Conn> {
+        let conn = match event {
+            Done::Received { conn, bytes } if bytes.first() == Some(&wire::tag::server::ERROR) => {
+                *conn
+            }
+            Done::Ended { conn, .. } => *conn,
+            _ => return None,
+        };
+        matches!(self.role(conn), Role::Server(_)).then_some(conn)
+    }
+
+    /// Whether `entry`, which is free, has gone: what it says beyond its answers is a farewell.
+    pub(crate) fn is_dying(&self, entry: u32) -> bool {
+        if self.dying.is_empty() {
+            return false;
+        }
+        let conn = self.servers.get(entry as usize).and_then(|server| server.conn);
+        conn.is_some_and(|conn| self.dying.contains(&conn))
     }
 
     fn is_of_server(&self, event: &Done<D::Socket>) -> bool {

@@ -372,6 +372,26 @@ fn suspend_stops_everything_until_resume() {
     assert_eq!(client.until_ready().column(), ["after"]);
 }
 
+/// Who comes meanwhile waits, and loses no time of its login by it; who wants the console gets in, and can end it.
+#[test]
+fn who_comes_during_a_suspend_waits_for_its_end() {
+    let world = World::with(2, |setup| setup.set("client_login_timeout", 1));
+    let mut admin = world.howdah.admin();
+    assert_eq!(admin.run("SUSPEND").command(), "SUSPEND");
+    std::thread::scope(|scope| {
+        let comer = scope.spawn(|| world.client().value("SELECT 'in'"));
+        eventually("it has come", || {
+            world.howdah.cell("SHOW LISTS", &[("list", "login_clients")], "items") == "1"
+        });
+        std::thread::sleep(seconds(2.0));
+        assert!(!comer.is_finished(), "nothing is served");
+        let mut other = world.howdah.admin();
+        assert_eq!(other.value("SHOW VERSION"), admin.value("SHOW VERSION"));
+        assert_eq!(other.run("RESUME").command(), "RESUME");
+        assert_eq!(comer.join().expect("no panic"), "in");
+    });
+}
+
 #[test]
 fn suspend_ends_with_its_administrator() {
     let world = World::pool(2);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use harness::login::Refused;
 use harness::postgres::PASSWORD;
-use harness::{Login, Setup, World, place};
+use harness::{Howdah, Login, Postgres, Setup, World, eventually, place};
 
 /// A pooler with these rules and maps, in front of the database `shop`.
 struct Lawful {
@@ -129,7 +129,7 @@ fn rules_are_reread_by_reload() {
 #[test]
 fn f04_a_bad_line_rejects_whom_it_may_be_about() {
     let law = Lawful::new(
-        "host shop app 127.0.0.1/32 rejekt\nhost shop +admins ::1/128 md5\nhost all all all trust\n\
+        "host shop app 127.0.0.1/32 rejekt\nhost shop ann ::1/129 md5\nhost all all all trust\n\
          local all all trust",
         "",
     );
@@ -138,7 +138,7 @@ fn f04_a_bad_line_rejects_whom_it_may_be_about() {
     let log = law.world.howdah.log();
     for want in [
         "hba:1: invalid authentication method \"rejekt\"; whoever this line may be about is rejected",
-        "hba:2: +admins: membership in roles",
+        "hba:2: invalid CIDR mask in address \"::1/129\"",
         "rejected by a line that cannot be read",
     ] {
         assert!(log.contains(want), "{want} in {log}");
@@ -225,4 +225,127 @@ fn without_rules_it_does_not_start() {
         let (_, said) = setup.try_start().err().expect("it does not start");
         assert!(said.contains(want), "{said}");
     }
+}
+
+/// Roles on the server, and users who are in them or not.
+struct Company {
+    postgres: &'static Postgres,
+    db: String,
+}
+
+impl Company {
+    /// ann is in staff through team, without inheriting; bob is in nothing; root is a superuser.
+    fn new() -> Self {
+        let postgres = Postgres::shared();
+        let company = Self { postgres, db: postgres.database() };
+        let names = ["staff", "team", "ann", "bob", "root", "asker"].map(|name| company.name(name));
+        let [staff, team, ann, bob, root, asker] = &names;
+        company.run(&format!(
+            "CREATE ROLE {staff}; CREATE ROLE {team} IN ROLE {staff}; \
+             CREATE ROLE {ann} LOGIN NOINHERIT PASSWORD '{PASSWORD}' IN ROLE {team}; \
+             CREATE ROLE {bob} LOGIN PASSWORD '{PASSWORD}'; \
+             CREATE ROLE {root} LOGIN SUPERUSER PASSWORD '{PASSWORD}'; \
+             CREATE ROLE {asker} LOGIN PASSWORD '{PASSWORD}'"
+        ));
+        company
+    }
+
+    fn name(&self, name: &str) -> String {
+        format!("{}_{name}", self.db)
+    }
+
+    fn run(&self, sql: &str) {
+        self.postgres.superuser(&self.db).run(sql);
+    }
+
+    /// A pooler with these rules, in which `@` stands for the beginning of a role's name.
+    fn start(&self, rules: &str, change: impl FnOnce(Setup) -> Setup) -> Howdah {
+        let folder = place::folder("company");
+        place::write(&folder.join("hba"), &rules.replace('@', &self.name("")));
+        let mut setup = Setup::new()
+            .set("auth_type", "hba")
+            .set("auth_hba_file", folder.join("hba").display())
+            .database("shop", &self.postgres.target(&self.db))
+            .database(&self.name("staff"), &self.postgres.target(&self.db));
+        for name in ["ann", "bob", "root", "asker"] {
+            setup = setup.secret(&self.name(name), PASSWORD);
+        }
+        change(setup).start()
+    }
+}
+
+/// As PostgreSQL has it: through other roles, inheriting or not; a superuser is in what it was put into; everybody is
+/// in himself.
+#[test]
+fn members_of_a_role_are_asked_for_on_a_server() {
+    let company = Company::new();
+    let rules = "host all @asker all trust\nhost shop +@staff,+@bob all password\n\
+         host samerole all all md5\nhost all all all reject";
+    let howdah = company.start(rules, |setup| setup.set("auth_user", company.name("asker")));
+    let course_of =
+        |name: &str, database: &str| course(&howdah.login(&company.name(name), PASSWORD, database));
+    let rejected = (vec![], Some("login rejected".to_owned()));
+    assert_eq!(course_of("ann", "shop"), (vec![3], None));
+    assert_eq!(course_of("bob", "shop"), (vec![3], None));
+    assert_eq!(course_of("root", "shop"), rejected);
+    assert_eq!(course_of("stranger", "shop"), rejected);
+    let staff = company.name("staff");
+    assert_eq!(course_of("ann", &staff).1, None);
+    assert_eq!(course_of("bob", &staff), rejected);
+    assert_eq!(
+        course_of("ann", "nowhere"),
+        rejected,
+        "no sign of whether there is such a database"
+    );
+    // Whoever is put into the role is in it at once, and out of it when taken out.
+    let (root, ann, team) = (company.name("root"), company.name("ann"), company.name("team"));
+    company.run(&format!("GRANT {staff} TO {root}; REVOKE {team} FROM {ann}"));
+    assert_eq!(course_of("root", "shop"), (vec![3], None));
+    assert_eq!(course_of("ann", "shop"), rejected);
+    // A storm of logins is spared most of the questions, and ends within a second.
+    for _ in 0..50 {
+        assert_eq!(course_of("root", "shop"), (vec![3], None));
+    }
+    company.run(&format!("REVOKE {staff} FROM {root}"));
+    eventually("it is out", || course_of("root", "shop") == rejected);
+}
+
+/// Without auth_user, the forced user's servers are asked, or the user's own; where that cannot be, the line rejects
+/// whom it may be about, and says so.
+#[test]
+fn without_auth_user_who_can_be_asked_is_asked() {
+    let company = Company::new();
+    let rules = "host shop +@staff all password\nhost forced +@staff all password\n\
+         host all all all trust\nlocal all all trust";
+    let target = company.postgres.target(&company.db);
+    let forced = format!("{target} user={} password={PASSWORD}", company.name("asker"));
+    let howdah = company.start(rules, |setup| {
+        // A verifier opens nothing before its owner has come.
+        setup
+            .database("forced", &forced)
+            .secret("sealed", "SCRAM-SHA-256$4096:c2FsdHNhbHRzYWx0c2FsdA==$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=")
+    });
+    let course_of = |name: &str, database: &str| course(&howdah.login(name, PASSWORD, database));
+    let (ann, bob) = (company.name("ann"), company.name("bob"));
+    for database in ["shop", "forced"] {
+        assert_eq!(course_of(&ann, database), (vec![3], None), "{database}");
+        assert_eq!(course_of(&bob, database), (vec![], None), "{database}");
+    }
+    let rejected = (vec![], Some("login rejected".to_owned()));
+    assert_eq!(course_of("sealed", "shop"), rejected);
+    assert!(howdah.log().contains("rejected by a line about members of a role, which nobody can"));
+    assert_eq!(course_of("sealed", "forced"), (vec![], None), "whom it is not about");
+}
+
+/// A server that cannot tell lets nobody in, and a line above is not touched by it.
+#[test]
+fn who_cannot_be_asked_about_does_not_get_in() {
+    let company = Company::new();
+    let rules = "host all boss all trust\nhost all +@staff all trust\nhost all all all trust";
+    let howdah = company.start(rules, |setup| {
+        setup.set("auth_user", company.name("gone")).secret(&company.name("gone"), "x")
+    });
+    let ann = howdah.login(&company.name("ann"), PASSWORD, "shop");
+    assert!(refused(&ann).contains("password authentication failed for user"));
+    assert_eq!(course(&howdah.login("boss", "", "pgbouncer")), (vec![], None));
 }

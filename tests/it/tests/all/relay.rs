@@ -921,3 +921,52 @@ fn a_long_conversation_of_everything() {
     }
     oracle.end();
 }
+
+/// A server says goodbye in the breath in which it gives its last answer. That is no answer of anybody's: the client has
+/// had its own and lives, and who stands in line gets another server. Where a session is one, it ends with its server.
+#[test]
+fn a_farewell_behind_the_last_answer_is_heard_by_nobody() {
+    for (mode, lives) in [("transaction", true), ("session", false)] {
+        let server = fake::FakeServer::start(|mut guest| {
+            if guest.admit().is_none() {
+                return;
+            }
+            while let Some(sql) = guest.read_until(b'Q') {
+                let sql = String::from_utf8_lossy(&sql).trim_end_matches('\0').to_owned();
+                let last = sql.ends_with("last'");
+                let farewell = if last {
+                    fake::error("FATAL", "57P01", "terminating connection")
+                } else {
+                    Vec::new()
+                };
+                guest.send(&[fake::answer(&sql), farewell].concat());
+                if last {
+                    return;
+                }
+            }
+        });
+        let howdah = harness::Setup::new()
+            .database("fake", &server.target())
+            .set("default_pool_size", 1)
+            .set("pool_mode", mode)
+            .set("server_reset_query", "")
+            .set("workers", 1)
+            .start();
+        let login = || howdah.login("app", harness::postgres::PASSWORD, "fake").enter();
+        let mut client = login();
+        for round in 0..20 {
+            let sql = format!("SELECT '{round} last'");
+            client.send(&query(&sql));
+            let reply = client.until_ready();
+            assert_eq!(reply.column(), [sql], "{mode}");
+            if !lives {
+                assert!(client.query("SELECT 1").error().is_some(), "{mode}");
+                client = login();
+            }
+        }
+        if lives {
+            assert_eq!(client.run("SELECT 5").column(), ["SELECT 5"]);
+            assert!(!howdah.log().contains("closing because: terminating connection"));
+        }
+    }
+}

@@ -171,6 +171,51 @@ fn every_sslmode_of_servers() {
     }
 }
 
+/// Without a round trip to ask first; PostgreSQL 17 and later know it. Cancels go the same way.
+#[test]
+fn direct_tls_to_servers() {
+    let certificates = Certificates::new();
+    let settings = format!("{}log_connections = on\n", certificates.for_postgres("server"));
+    let postgres = Postgres::start(&settings);
+    if postgres.version() < 17 {
+        return eprintln!("PostgreSQL {} has no direct TLS: not tried", postgres.version());
+    }
+    let target = format!("host=localhost port={} dbname=postgres", postgres.port());
+    let ca = certificates.path("ca.crt");
+    for (mode, direct) in [("require", true), ("verify-full", true), ("verify-full", false)] {
+        let how = if direct { "direct" } else { "postgres" };
+        let howdah = Setup::new()
+            .database("shop", &format!("{target} sslnegotiation={how}"))
+            .set("server_tls_sslmode", mode)
+            .set("server_tls_ca_file", &ca)
+            .start();
+        let mut client = howdah.login("app", PASSWORD, "shop").enter();
+        let sql = "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+        assert_eq!(client.value(sql), "TLSv1.3", "{mode} {how}");
+        assert!(howdah.log().contains("SSL established: TLSv1.3/"), "{mode} {how}");
+        let canceller = client.canceller();
+        let sleeping = std::thread::spawn(move || client.query("SELECT pg_sleep(60)"));
+        eventually("it sleeps", || postgres.asleep("postgres") == 1);
+        canceller.cancel();
+        let reply = sleeping.join().expect("no panic");
+        assert_eq!(reply.error().expect("cancelled").code(), "57014", "{mode} {how}");
+    }
+    // A server without TLS, and a certificate of somebody else's: no way in.
+    let plain = Postgres::start("");
+    let other = certificates.path("other.crt");
+    for (postgres, mode, ca) in [(&plain, "require", &ca), (&postgres, "verify-full", &other)] {
+        let target = format!("host=localhost port={} dbname=postgres", postgres.port());
+        let howdah = Setup::new()
+            .database("shop", &format!("{target} sslnegotiation=direct"))
+            .set("server_tls_sslmode", mode)
+            .set("server_tls_ca_file", ca)
+            .set("query_wait_timeout", 3)
+            .set("client_login_timeout", 3)
+            .start();
+        assert!(howdah.login("app", PASSWORD, "shop").attempt().is_err(), "{mode}");
+    }
+}
+
 /// As they are made by PostgreSQL's manual, by `openssl req -x509`, and by those who read further.
 #[test]
 fn certificates_of_the_real_world() {
@@ -400,10 +445,11 @@ fn direct_tls_wants_its_protocol_named() {
     assert!(again.contains("Reused, TLSv1.2"), "{again}");
 }
 
-/// Who takes both sides' bytes must not wait for either: a long query against a long stream of notices.
+/// Who takes both sides' bytes must not wait for either: a long query against a long stream of notices, and neither is
+/// ever held as a whole.
 #[test]
 fn b23_both_directions_at_once() {
-    const LENGTH: usize = 16 << 20;
+    const LENGTH: usize = 64 << 20;
     let certificates = Certificates::new();
     let postgres = Postgres::start(&certificates.for_postgres("server"));
     let target = format!("host=localhost port={} dbname=postgres", postgres.port());
@@ -412,6 +458,7 @@ fn b23_both_directions_at_once() {
         .set("server_tls_sslmode", "require")
         .start();
     let mut client = howdah.login("app", PASSWORD, "shop").encrypted().enter();
+    let before = peak_kb(&howdah);
     let notices = format!(
         "DO $$BEGIN FOR i IN 1..{} LOOP RAISE NOTICE '%', repeat('n', 1048576); END LOOP; END$$",
         LENGTH >> 20
@@ -421,6 +468,16 @@ fn b23_both_directions_at_once() {
     let reply = client.ask_at_once(&both, 2);
     assert_eq!(reply.count(b'N'), LENGTH >> 20);
     assert_eq!(reply.value(), LENGTH.to_string());
+    let grown = peak_kb(&howdah) - before;
+    assert!(grown < 16 << 10, "{grown} KB more");
+}
+
+/// The most memory that it ever had, in KB.
+fn peak_kb(howdah: &Howdah) -> usize {
+    let path = format!("/proc/{}/status", howdah.pid());
+    let status = std::fs::read_to_string(path).expect("it lives");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line for it");
+    peak.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
 /// Twice the result, about twice the work.
