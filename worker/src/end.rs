@@ -226,6 +226,17 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.log_client(slot, Level::Log, text);
     }
 
+    /// For those who count failed logins in the log, and shut out whoever has too many.
+    pub(crate) fn log_login_failure(&mut self, slot: u32) {
+        let State::Login(entering) = &self.clients[slot as usize].state else { return };
+        let Some(wish) = entering.wish.as_deref() else { return };
+        if self.site.config.settings.log_connections {
+            let (database, user) = (wish.database.clone(), wish.user.clone());
+            let text = format_args!("login failed: db={database} user={user}");
+            self.log_client(slot, Level::Log, text);
+        }
+    }
+
     pub(crate) fn log_client(&mut self, slot: u32, level: Level, text: fmt::Arguments<'_>) {
         let Some(client) = self.clients.get(slot as usize) else { return };
         let card = &client.card;

@@ -140,6 +140,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 }
                 Step::Refuse(refusal) => {
                     self.doubt_answer(slot);
+                    self.log_login_failure(slot);
                     let text =
                         if self.is_unknown(slot) { "no such user".into() } else { refusal.text };
                     return self.client_leaves(slot, Why::Told(text));

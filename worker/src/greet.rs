@@ -122,6 +122,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     fn server_refuses(&mut self, entry: u32, failure: &Failure) {
         let text = failure.to_string();
         if self.site.config.settings.log_pooler_errors {
+            self.log(Level::Error, format_args!("S: login failed: {text}"));
             let text = text.replacen(": ", " ", 1);
             self.log(Level::Warning, format_args!("server login failed: {text}"));
         }

@@ -91,6 +91,8 @@ fn the_first_rule_that_fits_decides() {
     for login in [law.unix("app2", "x"), law.tcp("app", "x"), law.tcp("app2", "x")] {
         assert_eq!(refused(&login), "password authentication failed");
     }
+    // Whoever shuts out those who guess counts these.
+    assert_eq!(law.world.howdah.log().matches("login failed: db=shop user=app2").count(), 2);
 }
 
 #[test]
