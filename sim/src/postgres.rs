@@ -616,8 +616,8 @@ impl Session {
     }
 }
 
-/// The body of every notification.
-pub(crate) const NEWS: &[u8] = b"\0\0\0\x07news\0\0";
+/// The body of every notification, which comes from a session that is none of ours.
+pub(crate) const NEWS: &[u8] = b"\0\x3f\xff\xf7news\0\0";
 
 fn notice(out: &mut Vec<u8>) {
     let report = Report {
