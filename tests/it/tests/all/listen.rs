@@ -335,3 +335,39 @@ fn a_notifier_is_known_by_the_pid_it_was_given() {
     let reply = listener.until(b'A');
     assert_eq!(said(reply.of(b'A').next().expect("one")).0, real);
 }
+
+/// More texts with pids in them than a server keeps statements, and each another one as servers change.
+#[test]
+fn statements_that_hold_pids_make_room_for_each_other() {
+    howdah_only!("a pid means nothing there");
+    let world = World::with(8, |setup| setup.set("max_prepared_statements", 3));
+    let mut others: Vec<Raw> = (0..6).map(|_| world.client()).collect();
+    let mut bob = world.client();
+    let name = |number: usize| format!("s{number}");
+    for (number, other) in others.iter().enumerate() {
+        let sql = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY ($1 || '{{{}}}'::int[])",
+            pid(other)
+        );
+        let mut bytes = parse(&name(number), &sql);
+        bytes.extend(sync());
+        assert_eq!(bob.ask(&bytes).tags(), "1Z");
+    }
+    let mut dice = Dice::new();
+    for round in 0..60 {
+        let number = dice.below(others.len());
+        let has_server = dice.below(2) == 0;
+        if has_server {
+            others[number].run("BEGIN");
+        }
+        let mut bytes = bind("", &name(number), &["{1}"]);
+        bytes.extend(describe_portal(""));
+        bytes.extend(execute("", 0));
+        bytes.extend(sync());
+        let count = if has_server { "1" } else { "0" };
+        assert_eq!(bob.ask(&bytes).value(), count, "round {round}");
+        if has_server {
+            others[number].run("COMMIT");
+        }
+    }
+}
