@@ -371,3 +371,50 @@ fn statements_that_hold_pids_make_room_for_each_other() {
         }
     }
 }
+
+/// The figures of docs/benchmarks.md: `cargo test -p howdah-tests ten_thousand -- --ignored --nocapture`, with
+/// descriptors enough for both programs.
+#[test]
+#[ignore = "a measurement"]
+fn ten_thousand_listeners() {
+    let count: usize =
+        std::env::var("LISTENERS").map_or(10_000, |count| count.parse().expect("a number"));
+    let world = World::with(5, |setup| {
+        setup.set("auth_type", "trust").set("max_client_conn", count + 100).set("workers", 2)
+    });
+    let first: Vec<Raw> = (0..20).map(|_| world.client()).collect();
+    let before = world.howdah.resident_kb();
+    let (time, mut clients) =
+        harness::took(|| (0..count).map(|_| world.client()).collect::<Vec<_>>());
+    let idle = world.howdah.resident_kb();
+    println!("{count} clients in {time:?}, {} bytes each", (idle - before) * 1024 / count as u64);
+    let (time, ()) = harness::took(|| {
+        for client in &mut clients {
+            client.run("LISTEN news");
+        }
+        harness::eventually_within(Duration::from_secs(60), "all away", || {
+            away(&world) >= count - 1
+        });
+    });
+    let listening = world.howdah.resident_kb();
+    println!(
+        "they LISTEN in {time:?}, {} bytes more each",
+        (listening - idle) * 1024 / count as u64
+    );
+    println!("{} servers", world.servers());
+    let mut notifier = world.direct_app();
+    let rounds = 50;
+    let (time, ()) = harness::took(|| {
+        for round in 0..rounds {
+            notifier.run(&format!("NOTIFY news, '{round}'"));
+        }
+        for client in &mut clients {
+            for round in 0..rounds {
+                assert_eq!(next(client), round.to_string());
+            }
+        }
+    });
+    let all = count * rounds;
+    println!("{all} delivered in {time:?}: {:.0} per second", all as f64 / time.as_secs_f64());
+    drop(first);
+}
