@@ -176,7 +176,12 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// The server of `slot` is done, and all that ties it is that it listens.
     pub(crate) fn may_go_quiet(&mut self, slot: u32, entry: u32) {
         let server = &self.servers[entry as usize];
-        let somebody_waits = self.room(server.pool).is_some_and(|room| room.pool.somebody_waits());
+        let Some(room) = self.room(server.pool) else { return };
+        if room.pool.is_paused() {
+            // A PAUSE waits for what is at work, and this would be for ever.
+            return self.client_leaves(slot, Why::Server(terminated().into()));
+        }
+        let somebody_waits = room.pool.somebody_waits();
         let rested = server.since.after(KEEPS) <= self.now;
         if somebody_waits || rested {
             self.go_quiet(slot, entry);
@@ -210,7 +215,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             return;
         }
         let pool = server.pool;
-        let place = server.address.as_ref().map_or_else(String::new, crate::log::address);
+        let place = self.place_of(entry);
         let (card, is_new) = self.hub_of(pool, &encoding, &place);
         if card.encoding != encoding || card.place != place {
             self.servers[entry as usize].stays = true;
@@ -237,6 +242,12 @@ impl<D: Driver, W: World> Worker<D, W> {
         let party = Listener { slot, id: self.clients[slot as usize].card.id };
         let want = Word::Want { hub: card.id, from: self.me, party, channels };
         self.tell(card.worker, pool, want);
+    }
+
+    /// Where a server was dialled.
+    fn place_of(&self, entry: u32) -> String {
+        let server = &self.servers[entry as usize];
+        server.address.as_ref().map_or_else(String::new, crate::log::address)
     }
 
     /// The hub of `pool`; if there is none, one on this worker is announced.
@@ -357,6 +368,11 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// then that is under way.
     pub(crate) fn ear_returns(&mut self, slot: u32, entry: u32) -> bool {
         let Some(ear) = &self.clients[slot as usize].ear else { return false };
+        if self.place_of(entry) != ear.hub.place {
+            // What is notified there, nobody hears here.
+            self.client_leaves(slot, Why::text("its channels are on another server"));
+            return true;
+        }
         let mut before = String::new();
         for channel in ear.channels.iter() {
             before.push_str("LISTEN \"");

@@ -247,6 +247,12 @@ fn pause_is_not_held_up_by_listeners() {
     world.howdah.order("PAUSE");
     assert_eq!(ann.fatal().code(), "57P01");
     world.howdah.order("RESUME");
+    // Nor by one that has only just said so.
+    let mut bob = world.client();
+    bob.run("LISTEN a");
+    world.howdah.order("PAUSE");
+    assert_eq!(bob.fatal().code(), "57P01");
+    world.howdah.order("RESUME");
     assert_eq!(world.client().value("SELECT 1"), "1");
 }
 
