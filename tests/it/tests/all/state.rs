@@ -252,7 +252,6 @@ fn a13_what_cannot_follow_pins() {
         ),
         ("advisory lock", "SELECT pg_advisory_lock(4711)", pid, "SELECT pg_advisory_unlock(4711)"),
         ("holdable cursor", "DECLARE c CURSOR WITH HOLD FOR SELECT 1", "FETCH c", "CLOSE c"),
-        ("listen", "LISTEN ears", pid, "UNLISTEN ears"),
         ("temporary table", "SELECT 1 AS i INTO TEMP mine", "SELECT * FROM mine", "DISCARD ALL"),
     ] {
         let (mut ann, mut bob) = two(&world);
