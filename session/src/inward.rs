@@ -104,10 +104,9 @@ impl Inward<'_> {
             };
         };
         let ours = head.whose == Whose::Ours && !planted::is("own-answers-heard");
-        match tag {
-            // What a statement of our own gives notice of is nothing to the client.
-            tag::NOTICE => return Ok(linked && !ours),
-            _ => {}
+        // What a statement of our own gives notice of is nothing to the client.
+        if tag == tag::NOTICE {
+            return Ok(linked && !ours);
         }
         if !is_answer(tag, head.what) {
             return Err(Fault::Unexpected { tag });

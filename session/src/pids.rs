@@ -4,7 +4,7 @@
 //! lock, what it does, to end it. The pid is one of ours, since its server is another for every
 //! transaction. Where such a number stands in a request, that of the client's present server takes its place.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -23,8 +23,8 @@ const MANY: usize = 4096;
 /// The pids of the whole process' clients.
 #[derive(Debug, Default)]
 pub struct Pids {
-    clients: Mutex<HashMap<u32, (u16, u32)>>,
-    servers: Mutex<HashMap<u32, Vec<Weak<Voice>>>>,
+    clients: Mutex<BTreeMap<u32, (u16, u32)>>,
+    servers: Mutex<BTreeMap<u32, Vec<Weak<Voice>>>>,
     desks: Box<[Arc<Links>]>,
 }
 

@@ -721,11 +721,10 @@ impl<D: Driver, W: World> Worker<D, W> {
     fn grant(&mut self, pool: PoolId, id: u64) {
         let Some(hub) = self.hub_mut(pool, id) else { return };
         let channels = &hub.channels;
-        let listens =
-            |channel: &Box<[u8]>| channels.get(channel).is_some_and(|heard| heard.listens);
+        let listens = |channel: &[u8]| channels.get(channel).is_some_and(|heard| heard.listens);
         let (ready, waiting) = mem::take(&mut hub.asked)
             .into_iter()
-            .partition(|(_, _, channels)| channels.iter().all(listens));
+            .partition(|(_, _, channels)| channels.iter().all(|channel| listens(channel)));
         hub.asked = waiting;
         let ready: Vec<(WorkerId, Listener, Channels)> = ready;
         for (from, party, _) in ready {
