@@ -208,18 +208,15 @@ impl<D: Driver, W: World> Worker<D, W> {
             Some(_) => self.forget_ear(slot),
             None => {}
         }
-        let server = &mut self.servers[entry as usize];
-        let channels: Channels = server.side.trail.channels().into();
+        let server = &self.servers[entry as usize];
+        let (pool, channels) = (server.pool, Channels::from(server.side.trail.channels()));
         if channels.is_empty() || !channels.iter().all(|channel| is_plain(channel)) {
-            server.stays = true;
-            return;
+            return self.stay(slot, entry);
         }
-        let pool = server.pool;
         let place = self.place_of(entry);
         let (card, is_new) = self.hub_of(pool, &encoding, &place);
         if card.encoding != encoding || card.place != place {
-            self.servers[entry as usize].stays = true;
-            return;
+            return self.stay(slot, entry);
         }
         let at = if is_new { At::Away } else { At::Asked };
         let ear = Ear {
@@ -242,6 +239,17 @@ impl<D: Driver, W: World> Worker<D, W> {
         let party = Listener { slot, id: self.clients[slot as usize].card.id };
         let want = Word::Want { hub: card.id, from: self.me, party, channels };
         self.tell(card.worker, pool, want);
+    }
+
+    /// The hub cannot listen for `slot`, which keeps its server for that.
+    fn stay(&mut self, slot: u32, entry: u32) {
+        let wall = self.world.wall_us() / 1_000_000;
+        let server = &mut self.servers[entry as usize];
+        server.stays = true;
+        if server.pinned.is_none() {
+            server.pinned = Some(wall);
+            self.log_client(slot, Level::Log, format_args!("pinned to its server: listen"));
+        }
     }
 
     /// Where a server was dialled.
@@ -492,8 +500,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             (Step::Joining, Some(slot)) => {
                 server.step = Step::Usual;
                 server.side.collects = false;
-                server.stays = true;
                 self.forget_ear(slot);
+                self.stay(slot, entry);
                 let held = mem::take(&mut self.clients[slot as usize].held);
                 if !held.is_empty() {
                     self.forward(slot, entry, held.into());

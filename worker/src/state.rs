@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use io::Driver;
 use pool::ServerId;
-use session::{Asked, Own, State, Tie, Trail};
+use session::{Asked, Own, State, Trail};
 
 use crate::client;
 use crate::end::Why;
@@ -93,8 +93,6 @@ impl<D: Driver, W: World> Worker<D, W> {
         let login = self.rooms.get(server.pool.0 as usize).and_then(Option::as_deref);
         let login = login.map(|room| room.user.clone()).unwrap_or_default();
         let tracked = &self.site.tracked;
-        let ties = server.side.trail.ties;
-        let was_tied = !ties.is_none() && !ties.is_only(Tie::Listen);
         let side = client.map(|client| &mut client.side);
         let timed_out = error.is_some_and(|body| wire::ErrorFields::new(body).code() == b"57014");
         if timed_out && !server.side.trail.is_hurried() {
@@ -133,10 +131,11 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             return self.parted(slot, entry);
         }
-        if ties.is_only(Tie::Listen) {
+        let server = &mut self.servers[entry as usize];
+        if server.side.trail.only_listens() && !server.stays {
             // That ties it for a moment only.
-            self.servers[entry as usize].pinned = None;
-        } else if !was_tied {
+            server.pinned = None;
+        } else if server.pinned.is_none() {
             self.servers[entry as usize].pinned = Some(self.world.wall_us() / 1_000_000);
             self.log_client(slot, Level::Log, format_args!("pinned to its server: {ties}"));
         }

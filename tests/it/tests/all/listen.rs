@@ -256,6 +256,24 @@ fn pause_is_not_held_up_by_listeners() {
     assert_eq!(world.client().value("SELECT 1"), "1");
 }
 
+/// What has other bytes in another encoding is left to a server of one's own, and that is shown.
+#[test]
+fn a_channel_beyond_ascii_pins() {
+    howdah_only!("LISTEN is lost there");
+    let world = World::pool(2);
+    let (mut ann, mut bob) = (world.client(), world.client());
+    ann.run("LISTEN \"größe\"");
+    eventually("it is pinned", || {
+        world.howdah.rows("SHOW PINS", &[("database", "shop")], "reasons") == ["listen"]
+    });
+    bob.run("NOTIFY \"größe\", 'x'");
+    assert_eq!(next(&mut ann), "x");
+    ann.run("UNLISTEN *");
+    eventually("it is free again", || {
+        world.howdah.rows("SHOW PINS", &[("database", "shop")], "reasons").is_empty()
+    });
+}
+
 #[test]
 fn a_hub_that_nobody_needs_is_a_server_as_others() {
     howdah_only!("LISTEN is lost there");
