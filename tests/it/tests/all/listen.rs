@@ -224,7 +224,7 @@ fn whoever_the_hub_listened_for_is_told_when_it_is_lost() {
     all_away(&world, 1);
     bob.run("SELECT 1");
     let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-               WHERE query ~ 'howdah_' AND pid <> pg_backend_pid()";
+               WHERE query ~ 'howdah_' AND datname = current_database() AND pid <> pg_backend_pid()";
     assert_eq!(world.direct().run(sql).rows().len(), 1);
     let fields = ann.fatal();
     assert_eq!(fields.code(), "57P01");
