@@ -46,6 +46,8 @@ enum Kind {
     Other(&'static str),
     /// How the session is set, as a pooler that follows sessions asks.
     Session,
+    /// What Pgpool-II wants to know first.
+    Version,
     Empty,
 }
 
@@ -190,6 +192,11 @@ impl Backend {
                 }
                 "SELECT 2\0"
             }
+            Kind::Version => {
+                out.extend_from_slice(ROW_DESCRIPTION);
+                put(out, b'D', b"\0\x01\0\0\0\x1fPostgreSQL 15.0 on this machine");
+                "SELECT 1\0"
+            }
             Kind::Empty => return out.extend_from_slice(b"I\0\0\0\x04"),
         };
         put(out, b'C', tag.as_bytes());
@@ -221,7 +228,8 @@ fn describe(body: &[u8], out: &mut Vec<u8>) {
 }
 
 fn kind(query: &[u8]) -> Kind {
-    const TABLE: [(&[u8], Kind); 9] = [
+    const TABLE: [(&[u8], Kind); 10] = [
+        (b"SELECT version()", Kind::Version),
         (SESSION_QUERY, Kind::Session),
         (b"SELECT", Kind::Select),
         (b"BEGIN", Kind::Begin),

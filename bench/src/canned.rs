@@ -85,13 +85,18 @@ impl Scene {
         let (load_cores, pooler_cores) = deal_cores(conditions)?;
         let stage = Arc::new(Stage::default());
         let direct = matches!(pooler.kind, Kind::Direct);
+        // One that pools needs no more than that; of the others each client may need one.
+        let servers = match pooler.kind {
+            Kind::Ini { .. } => conditions.pool.max(conditions.clients - dialling),
+            _ => conditions.clients,
+        };
         let mut loads = Vec::new();
         for index in 0..conditions.loads {
             let share =
                 dialling / conditions.loads + usize::from(index < dialling % conditions.loads);
             let plan = Plan {
                 clients: share,
-                others: conditions.clients - dialling,
+                servers,
                 script: conditions.workload.script(),
                 target: if direct { server.clone() } else { listen.clone() },
                 backend: server.clone(),

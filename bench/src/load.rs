@@ -17,8 +17,8 @@ use crate::script::{Life, Script};
 /// What one thread is to do.
 pub struct Plan {
     pub clients: usize,
-    /// Who else may come, and need a server each.
-    pub others: usize,
+    /// How many may dial the backend, at most.
+    pub servers: usize,
     pub script: Script,
     /// Whom the clients dial: the pooler, or the backend itself.
     pub target: Address,
@@ -58,8 +58,7 @@ pub struct Turnout {
 
 /// Runs `plan` until `stage` says it is over.
 pub fn run(plan: Plan, listener: &Socket, stage: &Stage) -> anyhow::Result<Tally> {
-    // Every client may need a server, where the pool is as large as that.
-    let lines = u32::try_from(2 * plan.clients + plan.others + 64).context("too many clients")?;
+    let lines = u32::try_from(plan.clients + plan.servers + 64).context("too many clients")?;
     let mut ring = Ring::new(lines, 4_096).context("io_uring is needed for the load")?;
     ring.set_target(plan.target.resolve()?);
     ring.accept(listener);
@@ -327,8 +326,14 @@ mod tests {
         let stage = Arc::new(Stage::default());
         let listener = address::listen(&backend).expect("a free port");
         let script = workload.script();
-        let plan =
-            Plan { clients: CLIENTS, others: 0, script, target, backend, at_once: usize::MAX };
+        let plan = Plan {
+            clients: CLIENTS,
+            servers: CLIENTS,
+            script,
+            target,
+            backend,
+            at_once: usize::MAX,
+        };
         let theirs = Arc::clone(&stage);
         let load = thread::spawn(move || run(plan, &listener, &theirs));
         stage.allowed.store(EACH, Ordering::Relaxed);

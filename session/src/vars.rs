@@ -132,6 +132,19 @@ impl Vars {
         values.filter_map(|(name, value)| Some((name, value.as_deref()?)))
     }
 
+    /// Share one copy with `other` where both hold the same: then the next comparison is of two addresses.
+    /// It is always the one that lies lower, so that many who meet in pairs come to agree on one.
+    pub fn share(&mut self, other: &mut Self) {
+        if Arc::ptr_eq(&self.0, &other.0) || self != other {
+            return;
+        }
+        if Arc::as_ptr(&self.0) < Arc::as_ptr(&other.0) {
+            other.0 = Arc::clone(&self.0);
+        } else {
+            self.0 = Arc::clone(&other.0);
+        }
+    }
+
     /// Take over what `other` knows. Where that leaves no difference, both share one copy, and the
     /// next comparison is of two addresses.
     pub fn adopt(&mut self, other: &Self) {
@@ -229,6 +242,25 @@ fn quote(out: &mut Vec<u8>, value: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// However they meet, all who hold the same hold one copy in the end; and who differs keeps to himself.
+    #[test]
+    fn equal_ones_come_to_share_a_copy() {
+        let mut all: Vec<Vars> = (0..6).map(|_| vars(&[("TimeZone", "UTC")])).collect();
+        let mut other = vars(&[("TimeZone", "CET")]);
+        for round in 0..6 {
+            for at in 0..5 {
+                let (left, right) = all.split_at_mut(at + 1);
+                let last = right.len() - 1;
+                left[(at + round) % (at + 1)].share(&mut right[round % (last + 1)]);
+            }
+            all[round % 6].share(&mut other);
+        }
+        assert!(all.iter().all(|one| Arc::ptr_eq(&one.0, &all[0].0)));
+        assert_eq!(other.value(b"TimeZone"), Some(&b"CET"[..]));
+        all[0].set(b"TimeZone", b"Asia/Tokyo");
+        assert_eq!(all[1].value(b"TimeZone"), Some(&b"UTC"[..]), "what is shared is not changed");
+    }
 
     fn vars(values: &[(&str, &str)]) -> Vars {
         let mut vars = Vars::new(&Tracked::new(["IntervalStyle", "search_path", "no good; name"]));

@@ -240,6 +240,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let server = &mut self.servers[entry as usize];
         let (mut query, mut out) = (Vec::new(), Vec::new());
         let side = &mut server.side;
+        client.side.vars.share(&mut side.vars);
         let missing = side.trail.missing(&client.side);
         let differs = session::adapt(&client.side, &side.vars, &side.trail, &mut query);
         if differs {
