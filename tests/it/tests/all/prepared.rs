@@ -11,11 +11,14 @@ fn use_it(client: &mut Raw, name: &str, parameters: &[&str]) -> Reply {
     client.ask(&[bind("", name, parameters), execute("", 0), sync()].concat())
 }
 
-/// The texts that the one server of a pool has prepared.
+/// The texts that the one server of a pool has prepared. To one who looks for them plainly, only the client's
+/// own would be shown.
 fn on_server(client: &mut Raw) -> Vec<String> {
-    client
-        .run("SELECT statement FROM pg_prepared_statements ORDER BY prepare_time, statement")
-        .column()
+    let list = "SELECT statement FROM pg_prepared_statements ORDER BY prepare_time, statement";
+    let hidden = format!(
+        "SELECT unnest(xpath('//statement/text()', query_to_xml('{list}', false, false, '')))::text"
+    );
+    client.run(&hidden).column()
 }
 
 #[test]
