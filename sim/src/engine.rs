@@ -540,30 +540,9 @@ impl Engine {
                 "DO"
             }
             Op::Set { name, value } => self.run_set(name, value)?,
-            Op::Junk(junk) => {
-                self.state.settings.insert("junk", junk.to_string().into_bytes().into());
-                self.described = None;
-                "SET"
-            }
-            Op::Table(there) => {
-                self.state.table = *there;
-                self.described = None;
-                if *there { "CREATE TABLE" } else { "DROP TABLE" }
-            }
-            Op::Reset { name } => {
-                let known = UNREPORTED.iter().any(|known| known.as_bytes() == *name);
-                assert!(known, "a RESET of {}", lossy(name));
-                self.state.settings.retain(|known, _| known.as_bytes() != *name);
-                self.described = None;
-                "RESET"
-            }
+            Op::Junk(_) | Op::Table(_) | Op::Reset { .. } => self.run_unreported(op),
             Op::Probe => &format!("SELECT {}", self.run_probe()),
-            Op::Limit => {
-                let limit = self.state.settings.get("statement_timeout");
-                let limit = limit.map_or_else(|| b"0".to_vec(), |limit| limit.to_vec());
-                self.fact("w", "", &limit);
-                "SELECT 1"
-            }
+            Op::Limit => self.run_limit(),
             Op::CopyIn { fails_at } => {
                 self.run_copy_in(*fails_at, extended.is_some());
                 return Ok(Stop::Ready);
@@ -643,6 +622,36 @@ impl Engine {
         self.state.vars[at] = value.into();
         self.changed();
         Ok("SET")
+    }
+
+    /// What changes the session, and is not reported.
+    fn run_unreported(&mut self, op: &Op<'_>) -> &'static str {
+        self.described = None;
+        let settings = &mut self.state.settings;
+        match op {
+            Op::Junk(junk) => {
+                settings.insert("junk", junk.to_string().into_bytes().into());
+                "SET"
+            }
+            Op::Reset { name } => {
+                let known = UNREPORTED.iter().any(|known| known.as_bytes() == *name);
+                assert!(known, "a RESET of {}", lossy(name));
+                settings.retain(|known, _| known.as_bytes() != *name);
+                "RESET"
+            }
+            _ => {
+                self.state.table = *op == Op::Table(true);
+                if self.state.table { "CREATE TABLE" } else { "DROP TABLE" }
+            }
+        }
+    }
+
+    /// What the time limit is.
+    fn run_limit(&mut self) -> &'static str {
+        let limit = self.state.settings.get("statement_timeout");
+        let limit = limit.map_or_else(|| b"0".to_vec(), |limit| limit.to_vec());
+        self.fact("w", "", &limit);
+        "SELECT 1"
     }
 
     /// What the session is set to, and what ties it. How many rows that took.
