@@ -42,6 +42,8 @@ pub struct Facts {
     pub fds: Vec<FdFacts>,
     pub pins: Vec<PinFacts>,
     pub listeners: BTreeMap<ChannelName, ListenerFacts>,
+    /// By database, user and reason.
+    pub pin_totals: BTreeMap<(String, String, &'static str), PinTotals>,
 }
 
 impl Facts {
@@ -57,6 +59,7 @@ impl Facts {
         if self.config.is_empty() {
             self.config = other.config;
         }
+        join(&mut self.pin_totals, other.pin_totals);
         join(&mut self.pools, other.pools);
         join(&mut self.listeners, other.listeners);
         join(&mut self.peer_pools, other.peer_pools);
@@ -145,6 +148,17 @@ pub struct SocketFacts<State> {
     /// From the one counter of all connections; what KILL_CLIENT asks for. Below 2³¹.
     pub id: u64,
     pub positions: Positions,
+    /// Why client and server are kept together between transactions.
+    pub pin: Option<Kept>,
+}
+
+/// Why and since when client and server are kept together.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// With commas between.
+    pub reasons: String,
+    /// Unix time, seconds.
+    pub since: i64,
 }
 
 /// Whether a connection replicates, and how.
@@ -254,6 +268,30 @@ impl AddAssign for ListenerFacts {
     fn add_assign(&mut self, other: Self) {
         self.clients += other.clients;
         self.delivered += other.delivered;
+    }
+}
+
+/// A row of SHOW PIN_TOTALS.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PinTotals {
+    /// Now.
+    pub pinned: u64,
+    /// Ever.
+    pub pins: u64,
+    pub time_us: u64,
+    pub longest_us: u64,
+    pub warnings: u64,
+    pub refused: u64,
+}
+
+impl AddAssign for PinTotals {
+    fn add_assign(&mut self, other: Self) {
+        self.pinned += other.pinned;
+        self.pins += other.pins;
+        self.time_us = self.time_us.saturating_add(other.time_us);
+        self.longest_us = self.longest_us.max(other.longest_us);
+        self.warnings += other.warnings;
+        self.refused += other.refused;
     }
 }
 

@@ -24,9 +24,9 @@ pub use console::{Answer, Columns, Console, Next};
 pub use docs::manual;
 pub use facts::{
     Address, Cache, ChannelName, ClientFacts, ClientState, ConfigRow, DatabaseFacts, DnsHostFacts,
-    DnsZoneFacts, Facts, FdFacts, ListFacts, ListenerFacts, MemoryFacts, PauseState, PeerFacts,
-    PeerPoolFacts, PinFacts, PoolFacts, PoolName, Positions, Replication, ServerFacts, ServerState,
-    SocketFacts, StatsFacts, UserFacts, Zone,
+    DnsZoneFacts, Facts, FdFacts, Kept, ListFacts, ListenerFacts, MemoryFacts, PauseState,
+    PeerFacts, PeerPoolFacts, PinFacts, PinTotals, PoolFacts, PoolName, Positions, Replication,
+    ServerFacts, ServerState, SocketFacts, StatsFacts, UserFacts, Zone,
 };
 pub use refusal::Refusal;
 pub use reply::welcome;

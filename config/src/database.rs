@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::pairs::{Field, Key, fill};
 use crate::problem::Findings;
+use crate::session_state::StatePolicy;
 use crate::{Place, PoolMode, Problem};
 
 /// The console's own database; no line may claim it.
@@ -39,6 +40,10 @@ pub struct Database {
     pub server_lifetime: Option<Duration>,
     pub load_balance_hosts: LoadBalance,
     pub sslnegotiation: SslNegotiation,
+    pub max_pinned_servers: Option<u32>,
+    pub pin_timeout: Option<Duration>,
+    pub pin_idle_timeout: Option<Duration>,
+    pub session_state: Option<StatePolicy>,
     pub max_db_connections: Option<u32>,
     pub max_db_client_connections: Option<u32>,
     pub client_encoding: Option<String>,
@@ -155,6 +160,10 @@ impl Database {
             server_lifetime: None,
             load_balance_hosts: LoadBalance::RoundRobin,
             sslnegotiation: SslNegotiation::Postgres,
+            max_pinned_servers: None,
+            pin_timeout: None,
+            pin_idle_timeout: None,
+            session_state: None,
             max_db_connections: None,
             max_db_client_connections: None,
             client_encoding: None,
@@ -280,6 +289,30 @@ pub(crate) const KEYS: &[Key<Database>] = &[
         "How TLS with the server begins: postgres asks first whether it may; direct does not (PostgreSQL 17 and later), and goes on without TLS in no mode but disable.",
     ),
     key(
+        "max_pinned_servers",
+        Field::Number(|db| &mut db.max_pinned_servers),
+        "the setting",
+        "As the setting.",
+    ),
+    key(
+        "pin_timeout",
+        Field::Seconds(|db| &mut db.pin_timeout),
+        "the setting",
+        "As the setting, in whole seconds.",
+    ),
+    key(
+        "pin_idle_timeout",
+        Field::Seconds(|db| &mut db.pin_idle_timeout),
+        "the setting",
+        "As the setting, in whole seconds.",
+    ),
+    key(
+        "session_state",
+        Field::Other(Database::set_session_state),
+        "the setting",
+        "As the setting, kind by kind; quoted where blanks stand between.",
+    ),
+    key(
         "max_db_connections",
         Field::Number(|db| &mut db.max_db_connections),
         "the setting",
@@ -333,6 +366,11 @@ impl Database {
             return Err(format!("expected a database other than the reserved \"{CONSOLE}\""));
         }
         self.auth_dbname = Some(text.to_owned());
+        Ok(())
+    }
+
+    fn set_session_state(&mut self, text: &str) -> Result<(), String> {
+        self.session_state = Some(StatePolicy::read(text)?);
         Ok(())
     }
 

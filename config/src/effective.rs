@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use crate::session_state::{StateKind, StatePolicy, Verdict};
 use crate::{Config, Database, Host, PoolMode, UserRow};
 
 type Db<'a> = &'a Database;
@@ -36,6 +37,35 @@ impl Config {
     pub fn reserve_pool_size(&self, db: Db<'_>, user: User<'_>) -> u32 {
         let own = user.and_then(|user| user.reserve_pool_size).or(db.reserve_pool_size);
         own.unwrap_or(self.settings.reserve_pool_size)
+    }
+
+    /// Servers of a pool whose clients may keep them between transactions.
+    #[must_use]
+    pub fn max_pinned_servers(&self, db: Db<'_>, user: User<'_>) -> Option<NonZeroU32> {
+        let own = user.and_then(|user| user.max_pinned_servers).or(db.max_pinned_servers);
+        NonZeroU32::new(own.unwrap_or(self.settings.max_pinned_servers))
+    }
+
+    #[must_use]
+    pub fn pin_timeout(&self, db: Db<'_>, user: User<'_>) -> Option<Duration> {
+        let own = user.and_then(|user| user.pin_timeout).or(db.pin_timeout);
+        some(own.unwrap_or(self.settings.pin_timeout))
+    }
+
+    #[must_use]
+    pub fn pin_idle_timeout(&self, db: Db<'_>, user: User<'_>) -> Option<Duration> {
+        let own = user.and_then(|user| user.pin_idle_timeout).or(db.pin_idle_timeout);
+        some(own.unwrap_or(self.settings.pin_idle_timeout))
+    }
+
+    /// What is done about a kind of session state.
+    #[must_use]
+    pub fn verdict(&self, db: Db<'_>, user: User<'_>, kind: StateKind) -> Verdict {
+        let of = |policy: Option<StatePolicy>| policy.and_then(|policy| policy.of(kind));
+        of(user.and_then(|user| user.session_state))
+            .or_else(|| of(db.session_state))
+            .or_else(|| self.settings.session_state.of(kind))
+            .unwrap_or_else(|| kind.usual())
     }
 
     #[must_use]

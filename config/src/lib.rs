@@ -15,6 +15,7 @@ mod pairs;
 mod peer;
 mod problem;
 mod reload;
+mod session_state;
 mod settings;
 #[cfg(test)]
 mod shelf;
@@ -31,6 +32,7 @@ pub use files::{Disk, Files};
 pub use peer::Peer;
 pub use problem::{Place, Problem, Problems};
 pub use reload::{Changed, Diff, reload};
+pub use session_state::{KINDS, KindRow, StateKind, StatePolicy, Verdict};
 pub use settings::{Effect, Reloadable, Row, Settings, Shown, TABLE};
 pub use user::UserRow;
 pub use value::List;

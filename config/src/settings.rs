@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use crate::session_state::{StatePolicy, States};
 use crate::value::{
     AuthDb, Comments, Flag, Int, Items, Kind, MOST, MaybeText, OneOf, Port, Prose, Seconds, Sql,
     Text, before_comment,
@@ -215,6 +216,8 @@ settings! {
         "Servers per database over all its users; 0 is no limit.";
     max_packet_size: u32, POSITIVE, "2147483647", Yes, Now,
         "Bytes of the largest message that is let through; a larger one ends the connection.";
+    max_pinned_servers: u32, ANY, "0", Yes, Now,
+        "Servers per pool whose clients may keep them between transactions (see transaction-mode.md); a client that would be one more is disconnected. 0 is no limit but the pool's size.";
     max_prepared_statements: u32, ANY, "200", Yes, Now,
         "Prepared statements kept per server in transaction and statement mode; 0 is off.";
     max_user_client_connections: u32, ANY, "0", Yes, Now,
@@ -227,6 +230,10 @@ settings! {
         "This process's number in [peers]; 0 is no peering.";
     pidfile: String, Text, "", No, Now,
         "File for the process number; needed with -d.";
+    pin_idle_timeout: Duration, Seconds, "0", Yes, Now,
+        "Seconds after which a client that keeps its server between transactions, and is idle, is disconnected; 0 never.";
+    pin_timeout: Duration, Seconds, "0", Yes, Now,
+        "Seconds for which a client may keep its server between transactions; after that it is disconnected as soon as it is in none. 0 for ever.";
     pkt_buf: u32, POSITIVE, "4096", No, BUFFERS,
         "Bytes of a connection's buffer.";
     pool_mode: PoolMode, POOL_MODE, "session", Yes, Now,
@@ -285,6 +292,8 @@ settings! {
         "Whether servers are spoken to in TLS, over TCP: disable, never; allow and prefer, if they can; require, always; verify-ca, if their certificate is known too; verify-full, if it also names the host.";
     service_name: Option<String>, MaybeText, NULL, No, WINDOWS,
         "Another name for job_name.";
+    session_state: StatePolicy, States, "", Yes, Now,
+        "What is done about session state in transaction and statement mode, by its kind: see transaction-mode.md. Kinds that are not named: settings, prepared statements and LISTEN are tracked, all else pins.";
     so_reuseport: bool, Flag, "0", No, Now,
         "1 lets several processes listen on the same port.";
     stats_period: u32, POSITIVE, "60", Yes, Now,
@@ -356,6 +365,7 @@ blank! {
     String = Self::new();
     Option<String> = None;
     List = Self::default();
+    StatePolicy = Self::default();
     AuthType = Self::Md5;
     PoolMode = Self::Session;
     SslMode = Self::Disable;

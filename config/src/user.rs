@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::pairs::{Field, Key, fill};
 use crate::problem::Findings;
+use crate::session_state::StatePolicy;
 use crate::{Place, PoolMode, Problem};
 
 /// Limits of one user. `None` means that the database or the setting decides.
@@ -13,6 +14,10 @@ pub struct UserRow {
     pub pool_size: Option<u32>,
     pub reserve_pool_size: Option<u32>,
     pub pool_mode: Option<PoolMode>,
+    pub max_pinned_servers: Option<u32>,
+    pub pin_timeout: Option<Duration>,
+    pub pin_idle_timeout: Option<Duration>,
+    pub session_state: Option<StatePolicy>,
     pub max_user_connections: Option<u32>,
     pub max_user_client_connections: Option<u32>,
     pub query_timeout: Option<Duration>,
@@ -41,6 +46,11 @@ impl UserRow {
         fill(&mut row, KEYS, "user", name, text, place, found);
         Some(row)
     }
+
+    fn set_session_state(&mut self, text: &str) -> Result<(), String> {
+        self.session_state = Some(StatePolicy::read(text)?);
+        Ok(())
+    }
 }
 
 const fn key(
@@ -67,6 +77,30 @@ pub(crate) const KEYS: &[Key<UserRow>] = &[
         "Servers beyond pool_size when clients wait too long.",
     ),
     key("pool_mode", Field::Mode(|user| &mut user.pool_mode), "the database's", "As the setting."),
+    key(
+        "max_pinned_servers",
+        Field::Number(|user| &mut user.max_pinned_servers),
+        "the database's",
+        "As the setting.",
+    ),
+    key(
+        "pin_timeout",
+        Field::Seconds(|user| &mut user.pin_timeout),
+        "the database's",
+        "As the setting, in whole seconds.",
+    ),
+    key(
+        "pin_idle_timeout",
+        Field::Seconds(|user| &mut user.pin_idle_timeout),
+        "the database's",
+        "As the setting, in whole seconds.",
+    ),
+    key(
+        "session_state",
+        Field::Other(UserRow::set_session_state),
+        "the database's",
+        "As the setting, kind by kind; quoted where blanks stand between.",
+    ),
     key(
         "max_user_connections",
         Field::Number(|user| &mut user.max_user_connections),

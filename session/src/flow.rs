@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::Own;
+use crate::{Own, Tie};
 
 /// The outcome of one call of the relay. Kept by the worker and reused, so that nothing is allocated
 /// once its vectors have grown to the size of the traffic.
@@ -17,6 +17,8 @@ pub struct Flow {
     pub owned: Vec<Owned>,
     /// Notifications that a server was told to collect: whole messages. The worker drains it.
     pub notices: Vec<Box<[u8]>>,
+    /// Requests that were refused for the state they would have made. The worker drains it.
+    pub refused: Vec<Tie>,
     /// Adds up until the worker takes it.
     pub counted: Counted,
 }

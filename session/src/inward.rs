@@ -12,6 +12,7 @@ use crate::flow::{Flow, Owned};
 use crate::ledger::{Entry, Undo, What, Whose};
 use crate::outward::answer;
 use crate::pids::Pids;
+use crate::refusal;
 use crate::relay::Heard;
 use crate::rules::{Fault, Mode, Rules};
 use crate::server::{Copying, Own, Phase, ServerSide, Unnamed};
@@ -423,6 +424,13 @@ impl Inward<'_> {
         }
         let code = fields.code();
         self.heard.told = self.client.is_some();
+        if let Some(tie) = refusal::read(&fields) {
+            if self.client.is_some() {
+                self.flow.refused.push(tie);
+                self.flow.to_client.say(|out| refusal::error(tie, out));
+            }
+            return;
+        }
         match name {
             Some(name) => self.name_error(message.body, &name, code),
             None => self.pass(message),

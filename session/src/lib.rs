@@ -14,6 +14,7 @@ mod outward;
 mod pids;
 mod reading;
 mod recall;
+pub mod refusal;
 mod relay;
 mod rules;
 mod server;

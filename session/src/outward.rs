@@ -13,9 +13,11 @@ use crate::ledger::{Undo, What, Whose, Wipe};
 use crate::names::{Meaning, Name};
 use crate::pids;
 use crate::reading::{Marks, Reading};
+use crate::refusal;
 use crate::relay::Said;
 use crate::rules::{Fault, Rules};
 use crate::server::{Copying, Phase, ServerSide, Unnamed};
+use crate::state::Tie;
 use crate::statements::{NOBODY, PREFIX, Statement, Statements, TAKEN};
 
 /// Names longer than this are not looked for: no statement was ever given one.
@@ -104,6 +106,9 @@ impl Outward<'_> {
             tag::TERMINATE => {
                 return Ok(if piece.ends { Next::Terminate } else { Next::On });
             }
+            tag::QUERY if piece.is_whole() && self.refuses_query(piece.body) => {
+                return Ok(Next::On);
+            }
             _ if piece.first => self.enter(piece)?,
             _ => {}
         }
@@ -175,6 +180,45 @@ impl Outward<'_> {
             self.server.ledger.wipe(Wipe::Next);
         }
         self.simple(What::Query);
+    }
+
+    /// Whether a text says that it makes state that is refused.
+    fn refusal(&mut self, text: &[u8]) -> Option<Tie> {
+        let refused = self.rules.refused;
+        if refused.is_none() || !self.rules.watches() || !self.client.vars.is_plain() {
+            return None;
+        }
+        refusal::first(self.statements.reading(text).shows, refused)
+    }
+
+    /// Whether the query has another sent in its place, that fails.
+    fn refuses_query(&mut self, body: &[u8]) -> bool {
+        let Some((0, text)) = body.split_last() else { return false };
+        if !self.rules.pqexec || self.server.phase == Phase::Skipping {
+            return false;
+        }
+        let Some(tie) = self.refusal(text) else { return false };
+        // It drops the unnamed statement before it is parsed.
+        if !self.client.unnamed.is_nothing() || self.server.may_have_unnamed() {
+            self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Nothing);
+        }
+        self.simple(What::Query);
+        self.say(|out| write::client::query(out, &refusal::text(tie)));
+        true
+    }
+
+    /// The same, for a Parse.
+    fn refuses_parse(&mut self, body: &[u8]) -> bool {
+        let Ok(parse) = Parse::read(body) else { return false };
+        let Some(tie) = self.refusal(parse.query) else { return false };
+        // A name is looked at only when the text is understood; the unnamed one goes before that.
+        let name = if parse.name.is_empty() { b"" } else { NOBODY };
+        if parse.name.is_empty() {
+            self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Nothing);
+        }
+        self.owe(What::Parse, None);
+        self.say(|out| write::client::parse(out, name, &refusal::text(tie), b""));
+        true
     }
 
     /// A text is about to be run.
@@ -299,6 +343,12 @@ impl Outward<'_> {
             tag::DESCRIBE => What::Describe,
             _ => What::Close,
         };
+        if what == What::Parse
+            && message.len as usize == message.body.len()
+            && self.refuses_parse(message.body)
+        {
+            return Ok(Next::On);
+        }
         if !self.rules.rewrites() {
             if matches!(what, What::Parse | What::Close) {
                 self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Unknown);

@@ -16,6 +16,8 @@ pub struct Reading {
     pub marks: Marks,
     /// Settings with a dot in their name that it may bring into being.
     pub custom: Box<[Box<[u8]>]>,
+    /// State that it makes, as far as it says so.
+    pub shows: Ties,
     /// How the text begins, for people.
     pub beginning: Box<[u8]>,
     /// What it does to prepared statements.
@@ -28,7 +30,13 @@ impl Reading {
     #[must_use]
     pub fn new(marks: Marks, custom: Box<[Box<[u8]>]>) -> Self {
         let (beginning, deeds) = (Box::default(), Box::default());
-        Self { marks, custom, beginning, deeds, clean: AtomicU8::new(0) }
+        let shows = Ties::default();
+        Self { marks, custom, shows, beginning, deeds, clean: AtomicU8::new(0) }
+    }
+
+    #[must_use]
+    pub(crate) fn showing(self, shows: Ties) -> Self {
+        Self { shows, ..self }
     }
 
     /// A text that cannot be read.

@@ -2,6 +2,8 @@
 
 use wire::Malformed;
 
+use crate::state::Ties;
+
 /// The settings a relay works by. Cheap to make anew for each call, so a reload takes effect at once.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rules {
@@ -16,6 +18,8 @@ pub struct Rules {
     pub pqexec: bool,
     /// Whether session state follows its client from server to server.
     pub follows: bool,
+    /// State that is refused.
+    pub refused: Ties,
 }
 
 impl Default for Rules {
@@ -27,6 +31,7 @@ impl Default for Rules {
             packet_max: i32::MAX as u32,
             pqexec: true,
             follows: true,
+            refused: Ties::default(),
         }
     }
 }

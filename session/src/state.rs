@@ -168,10 +168,13 @@ pub enum Tie {
     Sequence = 1 << 7,
     /// Nobody could say what there is: the probe failed, or it saw what it cannot repeat.
     Unknown = 1 << 8,
+    /// Settings, role and user. They follow their client and tie it to nothing; here they stand as one of
+    /// the kinds that may be refused.
+    Settings = 1 << 9,
 }
 
 impl Tie {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::TemporaryTable,
         Self::AdvisoryLock,
         Self::HoldableCursor,
@@ -181,6 +184,7 @@ impl Tie {
         Self::Seed,
         Self::Sequence,
         Self::Unknown,
+        Self::Settings,
     ];
 
     /// As SHOW PINS says it.
@@ -196,6 +200,48 @@ impl Tie {
             Self::Seed => "seed",
             Self::Sequence => "sequence",
             Self::Unknown => "unknown",
+            Self::Settings => "settings",
+        }
+    }
+
+    /// As `session_state` says it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::TemporaryTable => "temporary_table",
+            Self::AdvisoryLock => "advisory_lock",
+            Self::HoldableCursor => "holdable_cursor",
+            Self::PreparedStatement => "prepared_statement",
+            _ => self.words(),
+        }
+    }
+
+    /// What an application can do instead, in a sentence.
+    #[must_use]
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::TemporaryTable => {
+                "CREATE TEMPORARY TABLE … ON COMMIT DROP, or a WITH query, needs no session."
+            }
+            Self::AdvisoryLock => {
+                "pg_advisory_xact_lock ends with its transaction and needs no session."
+            }
+            Self::HoldableCursor => {
+                "A cursor without WITH HOLD, in a transaction, needs no session."
+            }
+            Self::PreparedStatement => {
+                "Statements prepared by the driver's protocol need no session."
+            }
+            Self::Listen => {
+                "One connection that listens for all, in a pool in session mode, is enough."
+            }
+            Self::Load => "session_preload_libraries loads it for every session.",
+            Self::Seed => "setseed and random in one statement or transaction need no session.",
+            Self::Sequence => {
+                "RETURNING, or currval in the transaction of nextval, needs no session."
+            }
+            Self::Unknown => "The server could not be asked what its session holds.",
+            Self::Settings => "SET LOCAL, or ALTER ROLE … SET, needs no session.",
         }
     }
 

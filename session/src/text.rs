@@ -4,7 +4,7 @@ use sql::{Act, Discarded, States, Touch};
 
 use crate::made::Deed;
 use crate::reading::{Marks, Reading};
-use crate::state::{CUSTOM_MAX, is_plain_name};
+use crate::state::{CUSTOM_MAX, Tie, Ties, is_plain_name};
 use crate::vars::is_always_tracked;
 
 /// Kinds of state that a probe finds.
@@ -33,11 +33,13 @@ pub fn read(text: &[u8]) -> Reading {
     let reading = sql::Reading::of(text, true);
     let mut marks = Marks::default();
     let mut names_custom = false;
+    let mut shows = Ties::default();
     if reading.unread.is_some() {
         marks = Marks::ASK.and(Marks::RESETS).and(Marks::SETTINGS);
         names_custom = true;
     }
     for statement in &reading.statements {
+        show(statement, &mut shows);
         let changes = statement.makes | statement.ends;
         if statement.touch == Touch::Unknown {
             marks = marks.and(Marks::ASK).and(Marks::RESETS).and(Marks::SETTINGS);
@@ -78,7 +80,7 @@ pub fn read(text: &[u8]) -> Reading {
         }
     }
     let custom = if names_custom { dotted_names(text) } else { Box::default() };
-    let mut known = Reading::new(marks, custom);
+    let mut known = Reading::new(marks, custom).showing(shows);
     known.deeds = deeds(&reading);
     known
 }
@@ -114,6 +116,42 @@ fn sets(act: &Act) -> bool {
 /// Whether an act does away with all prepared statements.
 fn wipes(act: &Act) -> bool {
     matches!(act, Act::DeallocateAll | Act::Discard(Discarded::All))
+}
+
+/// Kinds of state, and what they are called here.
+const SHOWN: [(States, Tie); 8] = [
+    (States::STATEMENTS, Tie::PreparedStatement),
+    (States::CURSORS, Tie::HoldableCursor),
+    (States::CHANNELS, Tie::Listen),
+    (States::TEMPORARY, Tie::TemporaryTable),
+    (States::LOCKS, Tie::AdvisoryLock),
+    (States::LIBRARIES, Tie::Load),
+    (States::BACKEND, Tie::Load),
+    (States::SEED, Tie::Seed),
+];
+
+/// What a statement says of the state that it makes and that outlives its transaction.
+fn show(statement: &sql::Statement, shows: &mut Ties) {
+    let brief = |act: &Act| matches!(act, Act::CreateTemporary(made) if made.on_commit_drop);
+    for (states, tie) in SHOWN {
+        let brief = tie == Tie::TemporaryTable && statement.acts.iter().any(brief);
+        if statement.makes.intersects(states) && !brief {
+            shows.add(tie);
+        }
+    }
+    if statement.reads.contains(States::SEQUENCES) {
+        shows.add(Tie::Sequence);
+    }
+    let sets = |act: &Act| match act {
+        Act::Set(setting) => {
+            !(setting.local || matches!(setting.value, sql::Value::Default) || is_reported(act))
+        }
+        Act::SetCharacteristics(_) => true,
+        _ => false,
+    };
+    if statement.acts.iter().any(sets) {
+        shows.add(Tie::Settings);
+    }
 }
 
 /// Whether all that an act does is to set what the server reports by itself.

@@ -306,6 +306,8 @@ pub struct Memory {
     pub secrets: BTreeMap<PoolId, Secret>,
     /// The form that secrets of the servers have, as far as was seen.
     pub looked_up_form: Option<Form>,
+    /// How many servers of a pool their clients keep between transactions, on all workers.
+    pinned: BTreeMap<PoolId, u32>,
     /// Secrets that were looked up a moment ago.
     pub(crate) answers: Answers,
     /// Passwords already put through PBKDF2. At most [`DERIVED_MAX`].
@@ -316,6 +318,25 @@ pub struct Memory {
 const DERIVED_MAX: usize = 100_000;
 
 impl Memory {
+    /// One more server of a pool is kept by its client; `false`: there are `max` already, and not 0.
+    pub(crate) fn pin(&mut self, pool: PoolId, max: u32) -> bool {
+        let pinned = self.pinned.entry(pool).or_default();
+        if max > 0 && *pinned >= max {
+            return false;
+        }
+        *pinned += 1;
+        true
+    }
+
+    pub(crate) fn unpin(&mut self, pool: PoolId) {
+        if let Some(pinned) = self.pinned.get_mut(&pool) {
+            *pinned = pinned.saturating_sub(1);
+            if *pinned == 0 {
+                self.pinned.remove(&pool);
+            }
+        }
+    }
+
     /// What a job with this key came to, if it was done before.
     #[must_use]
     pub fn derived(&self, key: Option<JobKey>) -> Option<Derived> {

@@ -96,6 +96,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// Take `entry` out of its pool and from its client, who is returned. `None`: it is already
     /// going.
     pub(crate) fn forget_server(&mut self, entry: u32) -> Option<Option<ClientId>> {
+        self.unpin(entry);
         let server = self.servers.get_mut(entry as usize)?;
         if matches!(server.state, State::Closing) {
             return None;

@@ -28,11 +28,25 @@ pub(crate) enum Why {
     Server(Arc<[u8]>),
     /// A reason of ours: FATAL with this text, and the same in the log. SQLSTATE 08P01.
     Text(Cow<'static, str>),
+    /// The same, with more to say.
+    Said(Box<Last>),
     /// The same, but the client has already been told.
     Told(Cow<'static, str>),
 }
 
+/// Last words to a client: FATAL.
+#[derive(Clone, Debug)]
+pub(crate) struct Last {
+    code: &'static str,
+    message: String,
+    hint: String,
+}
+
 impl Why {
+    pub(crate) fn said(code: &'static str, message: String, hint: String) -> Self {
+        Self::Said(Box::new(Last { code, message, hint }))
+    }
+
     pub(crate) const fn text(text: &'static str) -> Self {
         Self::Text(Cow::Borrowed(text))
     }
@@ -44,12 +58,13 @@ impl Why {
             Self::UnexpectedEof => "client unexpected eof".into(),
             Self::Server(body) => String::from_utf8_lossy(ErrorFields::new(body).message()),
             Self::Text(text) | Self::Told(text) => text.as_ref().into(),
+            Self::Said(last) => last.message.as_str().into(),
         }
     }
 
     /// Whether it is the pooler that ends it: those are the `pooler error` lines.
     fn is_ours(&self) -> bool {
-        matches!(self, Self::Text(_) | Self::Told(_) | Self::Server(_))
+        matches!(self, Self::Text(_) | Self::Told(_) | Self::Said(_) | Self::Server(_))
     }
 }
 
@@ -116,6 +131,15 @@ impl<D: Driver, W: World> Worker<D, W> {
             }),
             Why::Text(text) => {
                 wire::write::server::error_response(&mut out, &fatal(text.as_bytes()));
+            }
+            Why::Said(last) => {
+                let report = Report {
+                    with_v: true,
+                    code: last.code.as_bytes(),
+                    hint: Some(last.hint.as_bytes()),
+                    ..fatal(last.message.as_bytes())
+                };
+                wire::write::server::error_response(&mut out, &report);
             }
         }
         self.send_to_client(slot, &out);

@@ -12,7 +12,7 @@ use config::{LoadBalance, PoolMode};
 use io::{Address, Driver};
 use metrics::Averages;
 use pool::{Instant, Place, ServerId};
-use session::Mode;
+use session::{Mode, Tie};
 
 use crate::client::{Client, State};
 use crate::log::Level;
@@ -45,6 +45,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                     facts.pins = self.pin_facts();
                 }
                 Need::Listeners => facts.listeners = self.listener_facts(),
+                Need::PinTotals => facts.pin_totals = self.pin_totals(),
                 Need::PeerPools => facts.peer_pools = self.peer_pool_facts(),
             }
         }
@@ -97,6 +98,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             application_name,
             prepared_statements: client.side.prepared(),
             id: card.id,
+            pin: match client.state {
+                State::Linked(server) => self.servers.get(server.0 as usize).and_then(kept),
+                _ => None,
+            },
             positions: Positions {
                 pkt_avail: client.held.len(),
                 send_avail: self.driver.unsent(client.conn),
@@ -149,6 +154,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             application_name: text(server.side.vars.value(b"application_name")),
             prepared_statements: server.side.prepared(),
             id: server.id,
+            pin: kept(server),
             positions: Positions {
                 send_avail: server.conn.map_or(0, |conn| self.driver.unsent(conn)),
                 ..Positions::default()
@@ -158,7 +164,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn pin_facts(&self) -> Vec<admin::PinFacts> {
         let row = |server: &Server| {
-            let (pinned, client) = (server.pinned?, server.client?);
+            let (pinned, client) = (server.pinned.as_ref()?, server.client?);
             let (client, room) = (self.clients.get(client.0 as usize)?, self.room(server.pool)?);
             let user = client.card.user.as_deref().unwrap_or_default();
             Some(admin::PinFacts {
@@ -170,7 +176,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 server_pid: server.pid,
                 reasons: server.side.trail.ties.to_string(),
                 statement: text(Some(server.side.trail.culprit())),
-                since: pinned,
+                since: pinned.wall,
             })
         };
         self.servers.iter().filter_map(|(_, server)| row(server)).collect()
@@ -186,6 +192,43 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
         }
         listeners
+    }
+
+    fn pin_totals(&self) -> BTreeMap<(String, String, &'static str), admin::PinTotals> {
+        let mut all: BTreeMap<_, admin::PinTotals> = BTreeMap::new();
+        let key = |room: &crate::room::Room, tie: Tie| {
+            (room.name.to_string(), room.user.to_string(), tie.words())
+        };
+        for room in self.rooms.iter().flatten() {
+            for (tie, tally) in Tie::ALL.into_iter().zip(room.pins) {
+                if tally.ever + tally.refused > 0 {
+                    let totals = admin::PinTotals {
+                        pinned: tally.pinned,
+                        pins: tally.ever,
+                        time_us: tally.time_us,
+                        longest_us: tally.longest_us,
+                        warnings: tally.warned,
+                        refused: tally.refused,
+                    };
+                    all.insert(key(room, tie), totals);
+                }
+            }
+        }
+        for (_, server) in &self.servers {
+            let (Some(pin), Some(room)) = (&server.pinned, self.room(server.pool)) else {
+                continue;
+            };
+            for (at, tie) in Tie::ALL.into_iter().enumerate() {
+                if let (Some(since), Some(totals)) =
+                    (pin.since_of(at), all.get_mut(&key(room, tie)))
+                {
+                    let time_us = micros(self.now, since);
+                    totals.time_us = totals.time_us.saturating_add(time_us);
+                    totals.longest_us = totals.longest_us.max(time_us);
+                }
+            }
+        }
+        all
     }
 
     fn pool_facts(&self) -> BTreeMap<PoolName, PoolFacts> {
@@ -494,6 +537,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         self.world.errand(Errand::Stats { line: averages.to_string() });
     }
+}
+
+fn kept(server: &Server) -> Option<admin::Kept> {
+    let (pin, _) = (server.pinned.as_ref()?, server.client?);
+    Some(admin::Kept { reasons: server.side.trail.ties.to_string(), since: pin.wall })
 }
 
 fn replication(kind: session::login::Replication) -> admin::Replication {

@@ -24,6 +24,7 @@ mod names;
 mod order;
 mod parked;
 mod peers;
+mod pins;
 mod replica;
 mod room;
 mod route;

@@ -6,13 +6,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use admin::StatsFacts;
-use config::{Config, Database, PoolMode};
+use config::{Config, Database, KINDS, PoolMode, StateKind, UserRow, Verdict};
 use io::Driver;
 use metrics::{Counters, History};
 use pool::{BankLimits, Duration, Instant, Limits, Pool, PoolId};
-use session::{Mode, Rules};
+use session::{Mode, Rules, Tie, Ties};
 
 use crate::ears::Ears;
+use crate::pins::Tallies;
 use crate::welcome::Welcome;
 use crate::worker::Worker;
 use crate::world::World;
@@ -34,6 +35,11 @@ pub(crate) struct Room {
     pub(crate) user: Arc<str>,
     pub(crate) rules: Rules,
     pub(crate) terms: Terms,
+    /// Most servers whose clients may keep them; 0 is no limit.
+    pub(crate) max_pinned: u32,
+    /// State of which the log warns.
+    pub(crate) warned: Ties,
+    pub(crate) pins: Tallies,
     /// `server_reset_query`, where it is to be run at every release.
     pub(crate) reset: Option<Box<str>>,
     /// Settings asked for at login that its servers are known to take, and as what.
@@ -63,6 +69,8 @@ pub(crate) struct Terms {
     pub(crate) idle_transaction: Option<Duration>,
     pub(crate) transaction: Option<Duration>,
     pub(crate) client_idle: Option<Duration>,
+    pub(crate) pin: Option<Duration>,
+    pub(crate) pin_idle: Option<Duration>,
 }
 
 impl Room {
@@ -100,6 +108,32 @@ pub(crate) fn bank_limits(config: &Config, database: &Database, user: &str) -> B
         db_max: config.max_db_connections(database, row).map(NonZeroU32::get),
         user_max: config.max_user_connections(database, row).map(NonZeroU32::get),
         login_retry: settings.server_login_retry,
+    }
+}
+
+/// The kinds of session state about which `verdict` is done.
+fn kinds(config: &Config, database: &Database, user: Option<&UserRow>, verdict: Verdict) -> Ties {
+    let mut ties = Ties::default();
+    for row in &KINDS {
+        if config.verdict(database, user, row.kind) == verdict {
+            ties.add(tie(row.kind));
+        }
+    }
+    ties
+}
+
+fn tie(kind: StateKind) -> Tie {
+    match kind {
+        StateKind::Settings => Tie::Settings,
+        StateKind::PreparedStatement => Tie::PreparedStatement,
+        StateKind::Listen => Tie::Listen,
+        StateKind::TemporaryTable => Tie::TemporaryTable,
+        StateKind::AdvisoryLock => Tie::AdvisoryLock,
+        StateKind::HoldableCursor => Tie::HoldableCursor,
+        StateKind::Load => Tie::Load,
+        StateKind::Seed => Tie::Seed,
+        StateKind::Sequence => Tie::Sequence,
+        StateKind::Unknown => Tie::Unknown,
     }
 }
 
@@ -154,6 +188,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             user: user.clone(),
             rules: Rules::default(),
             terms: Terms::default(),
+            max_pinned: 0,
+            warned: Ties::default(),
+            pins: Tallies::default(),
             reset: None,
             proven: HashMap::new(),
             welcome: self.commons.memory().welcomes.get(&id).cloned(),
@@ -202,13 +239,18 @@ impl<D: Driver, W: World> Worker<D, W> {
             packet_max: settings.max_packet_size,
             pqexec: !settings.disable_pqexec,
             follows: settings.track_session_state,
+            refused: kinds(config, database, row, Verdict::Error),
         };
+        room.warned = kinds(config, database, row, Verdict::Warn);
+        room.max_pinned = config.max_pinned_servers(database, row).map_or(0, NonZeroU32::get);
         room.terms = Terms {
             wait: config.query_wait_timeout(database, row),
             query: config.query_timeout(database, row),
             idle_transaction: config.idle_transaction_timeout(database, row),
             transaction: config.transaction_timeout(database, row),
             client_idle: config.client_idle_timeout(database, row),
+            pin: config.pin_timeout(database, row),
+            pin_idle: config.pin_idle_timeout(database, row),
         };
         let wanted = mode == Mode::Session || settings.server_reset_query_always;
         let query = settings.server_reset_query.trim();

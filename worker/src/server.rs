@@ -6,6 +6,7 @@ use session::login::{Replication, ServerLogin};
 use session::{Own, ServerSide};
 
 use crate::ears::Step;
+use crate::pins::Pin;
 use crate::route::Route;
 
 /// One connection to PostgreSQL.
@@ -47,8 +48,8 @@ pub(crate) struct Server {
     pub(crate) slot: Slot,
     /// It sent a FATAL error, which its client has been given.
     pub(crate) said_why: bool,
-    /// Since when its client keeps it between transactions: unix time, in seconds.
-    pub(crate) pinned: Option<i64>,
+    /// Its client keeps it between transactions.
+    pub(crate) pinned: Option<Box<Pin>>,
     /// Whose its notifications are.
     pub(crate) step: Step,
     /// Its client's channels cannot be left to the hub.

@@ -94,6 +94,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let login = login.map(|room| room.user.clone()).unwrap_or_default();
         let tracked = &self.site.tracked;
         let side = client.map(|client| &mut client.side);
+        let before = side.as_ref().and_then(|side| side.state.clone());
         let timed_out = error.is_some_and(|body| wire::ErrorFields::new(body).code() == b"57014");
         if timed_out && !server.side.trail.is_hurried() {
             server.side.trail.hurry();
@@ -120,9 +121,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         if self.clients[slot as usize].card.proving {
             return self.was_proven(slot, entry);
         }
-        let ties = self.servers[entry as usize].side.trail.ties;
-        if ties.is_none() {
-            self.servers[entry as usize].pinned = None;
+        if self.made_settings(slot, before.as_ref()) {
+            return self.refuse_state(slot, Tie::Settings);
+        }
+        if self.servers[entry as usize].side.trail.ties.is_none() {
+            self.unpin(entry);
             let server = &self.servers[entry as usize];
             if !server.side.is_done(&self.clients[slot as usize].side) {
                 // It is in the midst of something that the client hears, unasked. By the next answer
@@ -131,16 +134,25 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             return self.parted(slot, entry);
         }
-        let server = &mut self.servers[entry as usize];
-        if server.side.trail.only_listens() && !server.stays {
-            // That ties it for a moment only.
-            server.pinned = None;
-        } else if server.pinned.is_none() {
-            self.servers[entry as usize].pinned = Some(self.world.wall_us() / 1_000_000);
-            self.log_client(slot, Level::Log, format_args!("pinned to its server: {ties}"));
+        if !self.pin(slot, entry) {
+            return;
         }
         // A RESET may have led back to what the client asked for at login, and not the server's own.
         self.adapt(slot, entry);
+    }
+
+    /// Whether `slot`, whose state was `before`, has settings that it did not begin with, where that is
+    /// refused.
+    fn made_settings(&self, slot: u32, before: Option<&Arc<State>>) -> bool {
+        let Some(client) = self.clients.get(slot as usize) else { return false };
+        let refuses = |room: &crate::room::Room| room.rules.refused.has(Tie::Settings);
+        let state = client.side.state.as_ref();
+        if !self.room(client.pool).is_some_and(refuses) || state == before {
+            return false;
+        }
+        let asked = client.side.asked.as_ref().map(|asked| &asked.state);
+        state.is_some_and(|state| asked != Some(&**state))
+            && state != self.baseline(client.pool).as_ref()
     }
 
     /// A server died before it was told anything of its client's: the client gets another.

@@ -125,6 +125,17 @@ impl<D: Driver, W: World> Worker<D, W> {
             Some(Late::IdleTransaction)
         } else if (open || busy) && passed(terms.transaction, client.began) {
             Some(Late::Transaction)
+        } else if let (false, false, Some(pin)) = (busy, open, &server.pinned)
+            && client.held.is_empty()
+            && passed(terms.pin, pin.since)
+        {
+            Some(Late::Pin)
+        } else if !busy
+            && !open
+            && server.pinned.is_some()
+            && passed(terms.pin_idle, client.since.max(server.since))
+        {
+            Some(Late::PinIdle)
         } else if !busy && !open && passed(terms.client_idle, client.since.max(server.since)) {
             Some(Late::Idle)
         } else {
@@ -142,6 +153,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             Late::Query => "query timeout",
             Late::IdleTransaction => "idle transaction timeout",
             Late::Transaction => "transaction timeout",
+            Late::Pin | Late::PinIdle => {
+                return self.pin_is_over(slot, late == Late::PinIdle);
+            }
             Late::Closing => {
                 let conn = self.clients[slot as usize].conn;
                 self.clients[slot as usize].since = self.now;
@@ -260,6 +274,9 @@ enum Late {
     Query,
     IdleTransaction,
     Transaction,
+    /// It keeps its server.
+    Pin,
+    PinIdle,
     Closing,
 }
 

@@ -271,6 +271,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.noticed(entry, notices);
         }
         self.count(entry, slot);
+        self.count_refusals(slot);
         match self.servers[entry as usize].own {
             Some(Own::Set) if heard.fatal => {
                 self.flow.owned.clear();
@@ -388,6 +389,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn unlink(&mut self, slot: u32, entry: u32) {
         self.keep_ear(slot);
         self.servers[entry as usize].stays = false;
+        self.unpin(entry);
         self.links.set(slot, 0);
         let client = &mut self.clients[slot as usize];
         client.state = State::Idle;
@@ -426,6 +428,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// A client goes that had `entry`. If the server is clean it is kept; a transaction, a query
     /// or half a message that is left behind dies with it.
     pub(crate) fn server_left(&mut self, entry: u32, slot: u32, why: &Why) {
+        self.unpin(entry);
         let Some(server) = self.servers.get_mut(entry as usize) else { return };
         server.client = None;
         self.links.set(slot, 0);

@@ -8,6 +8,7 @@ mod listeners;
 mod lists;
 mod memory;
 mod peers;
+mod pin_totals;
 mod pins;
 mod pools;
 mod sockets;
@@ -37,6 +38,7 @@ pub enum View {
     OldStats,
     PeerPools,
     Peers,
+    PinTotals,
     Pins,
     Pools,
     Servers,
@@ -72,6 +74,7 @@ pub enum Need {
     /// With the zone.
     Pins,
     Listeners,
+    PinTotals,
 }
 
 /// A row of the table of views.
@@ -155,7 +158,7 @@ const VERSION: Sheet = Sheet {
     about: "The version of PgBouncer that this program stands in for.",
 };
 
-pub(crate) static SHEETS: [Sheet; 24] = [
+pub(crate) static SHEETS: [Sheet; 25] = [
     sockets::ACTIVE_SOCKETS,
     sockets::CLIENTS,
     config::CONFIG,
@@ -169,6 +172,7 @@ pub(crate) static SHEETS: [Sheet; 24] = [
     memory::MEM,
     peers::PEER_POOLS,
     peers::PEERS,
+    pin_totals::PIN_TOTALS,
     pins::PINS,
     pools::POOLS,
     sockets::SERVERS,

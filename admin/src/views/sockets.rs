@@ -12,11 +12,11 @@ pub(super) const CLIENTS: Sheet = Sheet {
     word: "CLIENTS",
     who: Role::Stats,
     needs: &[Need::Clients],
-    columns: COLUMNS.first_chunk::<PLAIN>().expect("more columns than that").as_slice(),
+    columns: &WITH_PIN,
     rows: |facts, rows| {
         for client in sorted(&facts.clients) {
             if let Some(state) = client_state(client.state) {
-                rows.push(&cells(client, "C", state, &facts.zone));
+                rows.push(&with_pin(cells(client, "C", state, &facts.zone), client, &facts.zone));
             }
         }
     },
@@ -31,7 +31,8 @@ pub(super) const SERVERS: Sheet = Sheet {
     columns: CLIENTS.columns,
     rows: |facts, rows| {
         for server in sorted(&facts.servers) {
-            rows.push(&cells(server, "S", server_state(server.state), &facts.zone));
+            let cells = cells(server, "S", server_state(server.state), &facts.zone);
+            rows.push(&with_pin(cells, server, &facts.zone));
         }
     },
     about: "The connections to servers.",
@@ -59,6 +60,18 @@ pub(super) const ACTIVE_SOCKETS: Sheet = Sheet {
 
 /// How many of the columns SHOW CLIENTS and SHOW SERVERS have.
 const PLAIN: usize = 21;
+
+/// Those, and two of their own.
+const WITH_PIN: [Column; PLAIN + 2] = {
+    let mut columns = [text("pin_reasons"); PLAIN + 2];
+    let mut at = 0;
+    while at < PLAIN {
+        columns[at] = COLUMNS[at];
+        at += 1;
+    }
+    columns[PLAIN + 1] = text("pinned_since");
+    columns
+};
 
 const COLUMNS: &[Column] = &[
     text("type"),
@@ -145,6 +158,17 @@ fn cells<'a, State>(
         socket.prepared_statements.into(),
         socket.id.into(),
     ]
+}
+
+fn with_pin<'a, State>(
+    mut cells: Vec<Cell<'a>>,
+    socket: &'a SocketFacts<State>,
+    zone: &Zone,
+) -> Vec<Cell<'a>> {
+    let pin = socket.pin.as_ref();
+    cells.push(pin.map_or("", |pin| pin.reasons.as_str()).into());
+    cells.push(pin.map_or_else(String::new, |pin| zone.time(pin.since)).into());
+    cells
 }
 
 fn with_positions<'a>(mut cells: Vec<Cell<'a>>, positions: &Positions) -> Vec<Cell<'a>> {
