@@ -243,13 +243,9 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// The hub cannot listen for `slot`, which keeps its server for that.
     fn stay(&mut self, slot: u32, entry: u32) {
-        let wall = self.world.wall_us() / 1_000_000;
-        let server = &mut self.servers[entry as usize];
-        server.stays = true;
-        if server.pinned.is_none() {
-            server.pinned = Some(wall);
-            self.log_client(slot, Level::Log, format_args!("pinned to its server: listen"));
-        }
+        self.servers[entry as usize].stays = true;
+        // One too many is gone now, and told so.
+        self.pin(slot, entry);
     }
 
     /// Where a server was dialled.

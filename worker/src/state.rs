@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use io::Driver;
 use pool::ServerId;
-use session::{Asked, Own, State, Trail};
+use session::{Asked, Own, State, Tie, Trail};
 
 use crate::client;
 use crate::end::Why;

@@ -18,6 +18,7 @@ const STATS_MAY: &[&str] = &[
     "SHOW MEM",
     "SHOW PEER_POOLS",
     "SHOW PEERS",
+    "SHOW PIN_TOTALS",
     "SHOW PINS",
     "SHOW POOLS",
     "SHOW SERVERS",

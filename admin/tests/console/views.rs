@@ -26,6 +26,7 @@ const PINS: &str = "database t, user t, application_name t, client_id i, server_
 #[expect(clippy::too_many_lines, reason = "it is a table")]
 fn wanted() -> BTreeMap<&'static str, String> {
     let sockets = format!("{SOCKET}{BUFFERS}");
+    let pinnable = format!("{SOCKET}, pin_reasons t, pinned_since t");
     let lists = [
         (
             "DATABASES",
@@ -49,8 +50,13 @@ fn wanted() -> BTreeMap<&'static str, String> {
         ("PEERS", "peer_id i, host t, port i, pool_size i"),
         ("PINS", PINS),
         ("LISTENERS", "database t, user t, channel t, clients q, delivered q"),
-        ("CLIENTS", SOCKET),
-        ("SERVERS", SOCKET),
+        (
+            "PIN_TOTALS",
+            "database t, user t, reason t, pinned q, total_pins q, total_pin_time q, longest_pin q, \
+             warnings q, refused q",
+        ),
+        ("CLIENTS", &pinnable),
+        ("SERVERS", &pinnable),
         ("SOCKETS", &sockets),
         ("ACTIVE_SOCKETS", &sockets),
         ("LISTS", "list t, items i"),
@@ -158,6 +164,7 @@ fn socket<State>(state: State, id: u64) -> SocketFacts<State> {
         application_name: String::new(),
         prepared_statements: 0,
         id,
+        pin: None,
         positions: Positions::default(),
     }
 }
@@ -201,13 +208,15 @@ fn clients_are_shown_with_all_that_is_known_of_them() {
         [
             format!(
                 "C|(nouser)|shop|none|waiting_cancel_req|127.0.0.1|40000|::|6432|{time}|0|0|0|\
-                 0xc0de||0|||0|6"
+                 0xc0de||0|||0|6||"
             ),
-            format!("C|app|shop|none|active|unix|6432|::|6432|{time}|0|0|0|0xc0de|0xbeef|77|||3|2"),
-            format!("C|app|shop|none|idle|127.0.0.1|40000|::|6432|{time}|0|0|0|0xc0de||0|||0|4"),
+            format!(
+                "C|app|shop|none|active|unix|6432|::|6432|{time}|0|0|0|0xc0de|0xbeef|77|||3|2||"
+            ),
+            format!("C|app|shop|none|idle|127.0.0.1|40000|::|6432|{time}|0|0|0|0xc0de||0|||0|4||"),
             format!(
                 "C|app|shop|none|waiting|127.0.0.1|40000|::|6432|{time}|2|500001|0|0xc0de||0|\
-                 {tls}|psql|0|9"
+                 {tls}|psql|0|9||"
             ),
         ]
     );

@@ -26,6 +26,7 @@ mod modes;
 mod names;
 mod passing;
 mod peers;
+mod pins;
 mod prepared;
 mod processes;
 mod relay;
