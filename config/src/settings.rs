@@ -510,12 +510,15 @@ mod tests {
         max_db_client_connections int yes 0
         max_db_connections int yes 0
         max_packet_size positive yes 2147483647
+        max_pinned_servers int yes 0
         max_prepared_statements int yes 200
         max_user_client_connections int yes 0
         max_user_connections int yes 0
         min_pool_size int yes 0
         peer_id peer yes 0
         pidfile text no -
+        pin_idle_timeout time yes 0
+        pin_timeout time yes 0
         pkt_buf positive no 4096
         pool_mode word yes session
         pool_idle_timeout time yes 0
@@ -545,6 +548,7 @@ mod tests {
         server_tls_protocols text yes secure
         server_tls_sslmode word yes prefer
         service_name text no NULL
+        session_state states yes -
         so_reuseport flag no 0
         stats_period positive yes 60
         stats_users text yes -
@@ -628,6 +632,10 @@ mod tests {
                 ),
                 "text" => (&["", "x", "x y", "'"], &[]),
                 "word" => (&[], &["", "x", "0"]),
+                "states" => (
+                    &["", "load:error", "settings:track, listen:warn seed:PIN"],
+                    &["load", "load:track", "settings:pin", "x:error"],
+                ),
                 other => panic!("{other}"),
             };
             for value in good {
