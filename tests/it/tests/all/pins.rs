@@ -213,7 +213,8 @@ fn warned_of_state_pins_and_is_told_to_the_log() {
             .set("session_state", "temporary_table:error")
             .user("app", "session_state=temporary_table:warn")
     });
-    world.client().run(TEMP);
+    let mut ann = world.client();
+    ann.run(TEMP);
     eventually("it is counted", || total(&world, "temporary table", "warnings") == 1);
     let log = world.howdah.log();
     assert!(log.contains("session state: temporary table, by: CREATE TEMP TABLE mine"), "{log}");
