@@ -223,7 +223,7 @@ impl ServerSide {
         }
     }
 
-    /// The answer to a probe: see [`Trail::learn`].
+    /// The answer to a probe. `false`: it is no answer.
     pub fn learn(
         &mut self,
         client: Option<&mut ClientSide>,
