@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use session::{ClientSide, Flow, Mode, Own, Rules, ServerSide, Statements, Tracked, Unlinked, Vars};
+use session::{ClientSide, Flow, Mode, Own, Rules, ServerSide, Statements, Ties, Tracked, Unlinked, Vars};
 
 #[derive(Arbitrary, Debug)]
 struct Play {
@@ -39,6 +39,7 @@ fuzz_target!(|play: Play| {
         packet_max: 1 << 20,
         pqexec: true,
         follows: play.mode >= 128,
+        refused: Ties::default(),
     };
     let vars = Vars::new(&Tracked::default());
     let mut statements = Statements::new(
