@@ -176,6 +176,12 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// The server of `slot` is done, and all that ties it is that it listens.
     pub(crate) fn may_go_quiet(&mut self, slot: u32, entry: u32) {
         let server = &self.servers[entry as usize];
+        if !self.site.config.settings.listen_hub {
+            if !server.stays {
+                self.stay(slot, entry);
+            }
+            return;
+        }
         let Some(room) = self.room(server.pool) else { return };
         if room.pool.is_paused() {
             // A PAUSE waits for what is at work, and this would be for ever.

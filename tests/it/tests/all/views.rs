@@ -87,7 +87,7 @@ const VIEWS: &[(&str, &str)] = &[
 
 const SOCKET: &str = "type:t user:t database:t replication:t state:t addr:t port:i local_addr:t local_port:i connect_time:t \
                       request_time:t wait:i wait_us:i close_needed:i ptr:t link:t remote_pid:i tls:t application_name:t \
-                      prepared_statements:i id:i";
+                      prepared_statements:i id:i pin_reasons:t pinned_since:t";
 
 const SOCKET_AND_BUFFERS: &str = "type:t user:t database:t replication:t state:t addr:t port:i local_addr:t local_port:i \
                                   connect_time:t request_time:t wait:i wait_us:i close_needed:i ptr:t link:t \
