@@ -78,7 +78,6 @@ impl<D: Driver, W: World> Worker<D, W> {
         let spared = asked && !said;
         self.hang_up_on_server(entry, reason, false);
         if let Some(client) = client.filter(|_| spared) {
-            self.links.set(client.0, 0);
             self.spare(client.0);
         } else if let Some(client) = client {
             self.client_lost_server(client.0, reason, said);

@@ -160,7 +160,6 @@ impl<D: Driver, W: World> Worker<D, W> {
         let slot = self.servers[entry as usize].client.take();
         self.server_dies(entry, "server conn crashed?");
         if let Some(slot) = slot {
-            self.links.set(slot.0, 0);
             self.spare(slot.0);
         }
     }
@@ -168,6 +167,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// The server of `slot` is gone, and it is none the worse for it.
     pub(crate) fn spare(&mut self, slot: u32) {
         let now = self.now;
+        self.links.set(slot, 0);
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
         client.since = now;
         let waiting_for = if client.card.proving {
@@ -324,8 +324,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             room.proven.insert(asked.state.clone(), state);
         }
-        self.servers[entry as usize].client = None;
-        self.links.set(slot, 0);
+        self.uncouple(slot, entry);
         self.give_back(entry);
         self.let_in(slot);
     }
@@ -333,8 +332,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// The server refused what a client asked for at login: the client hears it as PostgreSQL would
     /// have said it. The server is as it was.
     pub(crate) fn not_proven(&mut self, slot: u32, entry: u32, error: &[u8]) {
-        self.servers[entry as usize].client = None;
-        self.links.set(slot, 0);
+        self.uncouple(slot, entry);
         self.clients[slot as usize].state = client::State::Idle;
         self.give_back(entry);
         self.client_leaves(slot, Why::Server(fatal_of(error).into()));

@@ -63,9 +63,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                     self.fresh = Some((slot, bytes));
                     self.stand_in_line(slot);
                     self.carry_out();
-                    if let Some((slot, bytes)) = self.fresh.take() {
-                        self.clients[slot as usize].held.extend_from_slice(&bytes);
-                    }
+                    self.hold_fresh();
                 } else {
                     client.held.extend_from_slice(bytes.get(from..).unwrap_or_default());
                     self.stand_in_line(slot);
@@ -124,18 +122,25 @@ impl<D: Driver, W: World> Worker<D, W> {
         if self.adapt(slot, entry) {
             // What the client said waits until the server has its settings: were they refused, its
             // query would run with somebody else's.
-            if let Some((slot, bytes)) = self.fresh.take() {
-                self.clients[slot as usize].held.extend_from_slice(&bytes);
-            }
-            return;
+            return self.hold_fresh();
         }
         if self.clients[slot as usize].ear.is_some() && self.ear_returns(slot, entry) {
-            if let Some((slot, bytes)) = self.fresh.take() {
-                self.clients[slot as usize].held.extend_from_slice(&bytes);
-            }
-            return;
+            return self.hold_fresh();
         }
         self.send_held(slot, entry);
+    }
+
+    /// What came just now, and was to go on at once, waits.
+    fn hold_fresh(&mut self) {
+        if let Some((slot, bytes)) = self.fresh.take() {
+            self.clients[slot as usize].held.extend_from_slice(&bytes);
+        }
+    }
+
+    /// `slot` has `entry` no more, as far as the two know of each other.
+    pub(crate) fn uncouple(&mut self, slot: u32, entry: u32) {
+        self.servers[entry as usize].client = None;
+        self.links.set(slot, 0);
     }
 
     /// What waited for a server goes on to it.
@@ -162,8 +167,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         if let Some(asked) = asked.filter(|asked| self.proven(slot, asked).is_none()) {
             return self.prove(slot, entry, &asked);
         }
-        self.servers[entry as usize].client = None;
-        self.links.set(slot, 0);
+        self.uncouple(slot, entry);
         self.release(entry);
         self.let_in(slot);
     }
