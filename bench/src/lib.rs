@@ -22,6 +22,8 @@ pub mod ring;
 pub mod sample;
 pub mod script;
 pub mod soak;
+pub mod stories;
+pub mod sysbench;
 pub mod syscalls;
 pub mod tidy;
 pub mod upkeep;

@@ -10,6 +10,7 @@ use rig::memory::{self, Weight};
 use rig::pooler::{Auth, Kind, Pooler};
 use rig::real::{self, Bed, Script};
 use rig::script::Workload;
+use rig::stories::{Promise, Stage};
 use rig::visits::{self, Manner};
 use rig::{bulk, compare, floor, process, soak, syscalls, tidy, upkeep};
 
@@ -21,7 +22,7 @@ struct Run {
 }
 
 #[rustfmt::skip]
-const RUNS: [Run; 12] = [
+const RUNS: [Run; 13] = [
     Run { name: "canned", says: "load and server in one process on one core, the pooler on another", run: run_default },
     Run { name: "real", says: "pgbench against a PostgreSQL of its own", run: run_real },
     Run { name: "visits", says: "dial, SCRAM, SELECT 1, leave: plain, with TLS 1.3, with a session resumed (20 clients)", run: run_visits },
@@ -32,7 +33,8 @@ const RUNS: [Run; 12] = [
     Run { name: "fairness", says: "500 clients on 20 servers, canned", run: run_fairness },
     Run { name: "workers", says: "one worker against two, canned: on all cores, then with a part of a core for each worker", run: run_workers },
     Run { name: "soak", says: "500 clients who check their answers, with churn, cancels, RELOADs, ended servers, slow readers", run: run_soak },
-    Run { name: "all", says: "the figures of docs/benchmarks.md, in order, but for the soak", run: run_all },
+    Run { name: "stories", says: "published uses played again: sysbench, a crowd, temporary tables, the demo stack, reconnecting", run: run_stories },
+    Run { name: "all", says: "the figures of docs/benchmarks.md, in order, but for the soak and the stories", run: run_all },
     Run { name: "help", says: "this", run: help },
 ];
 
@@ -244,6 +246,30 @@ fn run_soak(options: &Options) -> anyhow::Result<()> {
         if !seen.wrong.is_empty() || !seen.leaked.is_empty() {
             bail!("the soak of {} found something", pooler.name);
         }
+    }
+    Ok(())
+}
+
+/// Those named behind `stories`, or all.
+fn run_stories(options: &Options) -> anyhow::Result<()> {
+    type Play = fn(&Stage) -> anyhow::Result<Vec<Promise>>;
+    let stories: [(&str, Play); 5] = [
+        ("sysbench", Stage::sysbench),
+        ("crowd", Stage::crowd),
+        ("temporary", Stage::temporary),
+        ("stack", Stage::stack),
+        ("reconnect", Stage::reconnect),
+    ];
+    let stage = Stage { poolers: poolers(options), seconds: options.seconds };
+    let mut promises = Vec::new();
+    for (name, play) in stories {
+        if options.rest.is_empty() || options.rest.iter().any(|asked| asked == name) {
+            promises.extend(play(&stage).with_context(|| format!("story {name}"))?);
+        }
+    }
+    println!();
+    for Promise { kept, says } in &promises {
+        println!("{} {says}", if *kept { "kept    " } else { "NOT KEPT" });
     }
     Ok(())
 }

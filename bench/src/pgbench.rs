@@ -18,6 +18,7 @@ pub struct Pgbench {
     pub user: String,
     pub password: String,
     pub database: String,
+    pub tls: bool,
 }
 
 /// What it said.
@@ -25,7 +26,11 @@ pub struct Pgbench {
 pub struct Outcome {
     pub transactions: u64,
     pub tps: f64,
-    /// In milliseconds, from its log of single transactions.
+    /// Until all were connected; with `-C`, what one connection took.
+    pub connecting_ms: f64,
+    /// From its log of single transactions, as are those below.
+    pub mean_ms: f64,
+    pub deviation_ms: f64,
     pub p50_ms: f64,
     pub p95_ms: f64,
     pub p99_ms: f64,
@@ -54,6 +59,7 @@ impl Pgbench {
             .args(arguments)
             .arg(&self.database)
             .env("PGPASSWORD", &self.password)
+            .env("PGSSLMODE", if self.tls { "require" } else { "disable" })
             .env("LC_ALL", "C")
             .env_remove("PGOPTIONS")
             .current_dir(folder.path())
@@ -77,6 +83,11 @@ fn read_report(report: &str) -> Outcome {
         if let Some(rest) = line.strip_prefix("number of transactions actually processed: ") {
             let count = rest.split('/').next().unwrap_or_default();
             outcome.transactions = count.parse().unwrap_or_default();
+        }
+        let connecting = ["initial connection time = ", "average connection time = "];
+        if let Some(rest) = connecting.iter().find_map(|label| line.strip_prefix(label)) {
+            let ms = rest.split(' ').next().and_then(|ms| ms.parse().ok());
+            outcome.connecting_ms = ms.unwrap_or_default();
         }
         // With -C there is another figure, connections included; the first one counts.
         if let Some(rest) = line.strip_prefix("tps = ")
@@ -116,6 +127,11 @@ fn read_log(folder: &Path, outcome: &mut Outcome) -> anyhow::Result<()> {
         latencies_us.get(index).map_or(0.0, |us| *us as f64 / 1_000.0)
     };
     (outcome.p50_ms, outcome.p95_ms, outcome.p99_ms) = (at(50), at(95), at(99));
+    let ms = || latencies_us.iter().map(|us| *us as f64 / 1_000.0);
+    let count = latencies_us.len().max(1) as f64;
+    outcome.mean_ms = ms().sum::<f64>() / count;
+    let square = ms().map(|ms| (ms - outcome.mean_ms).powi(2)).sum::<f64>();
+    outcome.deviation_ms = (square / count).sqrt();
     Ok(())
 }
 
@@ -131,6 +147,7 @@ mod tests {
         let outcome = read_report(report);
         assert_eq!(outcome.transactions, 1_200);
         assert!((outcome.tps - 512.25).abs() < 1e-9);
+        assert!((outcome.connecting_ms - 3.2).abs() < 1e-9);
     }
 
     #[test]

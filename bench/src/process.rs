@@ -39,14 +39,20 @@ pub fn cpu(root: Pid) -> anyhow::Result<Duration> {
 
 /// Resident bytes of `root` and its descendants; shared pages are counted in each.
 pub fn resident_bytes(root: Pid) -> anyhow::Result<u64> {
-    let mut sum = 0;
-    for pid in tree(root) {
-        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-        let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        sum += kilobytes.context("smaps_rollup has no Rss")? * 1024;
-    }
-    Ok(sum)
+    tree(root).into_iter().map(|pid| rolled_up(pid, "Rss:")).sum()
+}
+
+/// The same with shared pages divided among those who share them. Who ended meanwhile has none.
+#[must_use]
+pub fn proportional_bytes(root: Pid) -> u64 {
+    tree(root).into_iter().flat_map(|pid| rolled_up(pid, "Pss:")).sum()
+}
+
+fn rolled_up(pid: Pid, label: &str) -> anyhow::Result<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix(label));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(kilobytes.with_context(|| format!("smaps_rollup has no {label}"))? * 1024)
 }
 
 /// The cores that this process may use, by number.

@@ -122,6 +122,7 @@ impl Bed {
             user: client::USER.into(),
             password: client::PASSWORD.into(),
             database: database.into(),
+            tls: false,
         }
     }
 }

@@ -68,6 +68,7 @@ fn pgbench(program: &std::path::Path, target: &Target) -> Pgbench {
         user: USER.into(),
         password: PASSWORD.into(),
         database: target.database.into(),
+        tls: false,
     }
 }
 
