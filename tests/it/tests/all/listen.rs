@@ -8,6 +8,7 @@ use std::time::Duration;
 use harness::reply::Cursor;
 use harness::say::{bind, describe_portal, execute, parse, query, sync};
 use harness::{Dice, Raise, Raw, World, eventually};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Pid, channel and payload of a notification.
 fn said(message: &harness::Message) -> (i32, String, String) {
@@ -214,6 +215,62 @@ fn in_a_storm_everything_comes_once_and_in_order() {
             assert_eq!(thread.join().expect("no panic"), wanted);
         }
     });
+}
+
+/// A process that stands still, for as long as this lives.
+struct Halt(Pid);
+
+impl Halt {
+    fn new(pid: &str) -> Self {
+        let pid = Pid::from_raw(pid.parse().expect("a number")).expect("a process");
+        kill_process(pid, Signal::STOP).expect("it is there");
+        Self(pid)
+    }
+}
+
+impl Drop for Halt {
+    fn drop(&mut self) {
+        let _gone = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// A world whose hub has been told to listen and does not come to it; and its first client.
+fn slow_hub() -> (World, Raw, Halt) {
+    for _ in 0..20 {
+        let world = World::pool(2);
+        let mut ann = world.client();
+        ann.run("BEGIN; LISTEN a");
+        let pid = ann.value("SELECT pg_backend_pid()");
+        ann.run("COMMIT");
+        // Behind the question that follows a LISTEN.
+        ann.run("SELECT 1");
+        let halt = Halt::new(&pid);
+        eventually("there is a hub", || world.howdah.log().contains("listens for idle clients"));
+        let sql = format!("SELECT query LIKE '%howdah_%' FROM pg_stat_activity WHERE pid = {pid}");
+        if world.direct().value(&sql) == "f" {
+            return (world, ann, halt);
+        }
+        // It was quicker.
+    }
+    panic!("the hub is always quicker");
+}
+
+/// Whoever joins a hub sends a marker. Before the hub listens for that, it would hear nothing of the hub's ever.
+#[test]
+fn nobody_joins_a_hub_that_does_not_listen_yet() {
+    howdah_only!("LISTEN is lost there");
+    let (world, mut ann, halt) = slow_hub();
+    let (mut bob, mut eve) = (world.client(), world.client());
+    bob.run("LISTEN a");
+    // She waits for the server that listens for Bob: it would be his no longer if he could join.
+    eve.send(&query("SELECT 'eve'"));
+    let early = eve.until_quiet(Duration::from_secs(1));
+    assert_eq!(early.tags(), "", "Bob has joined a hub that is deaf");
+    drop(halt);
+    assert_eq!(eve.until_ready().value(), "eve");
+    all_away(&world, 2);
+    eve.run("NOTIFY a, 'x'");
+    assert_eq!((next(&mut ann), next(&mut bob)), ("x".into(), "x".into()));
 }
 
 #[test]
