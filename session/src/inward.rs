@@ -207,8 +207,9 @@ impl Inward<'_> {
             self.pass(message);
         }
         self.pop();
-        if status == Status::Idle {
+        if status == Status::Idle && self.server.ledger.is_empty() {
             self.server.ledger.ended();
+            self.server.portals.clear();
         }
         Ok(())
     }
@@ -287,7 +288,7 @@ impl Inward<'_> {
     fn deallocate(&mut self) {
         let at = self.server.ledger.first();
         while let Some((by, name)) = self.server.deallocates.pop_front() {
-            if by == 0 || by == at {
+            if by == at {
                 if let Some(client) = &mut self.client {
                     client.names(|names| names.put(&name.into(), None));
                 }

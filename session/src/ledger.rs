@@ -287,9 +287,7 @@ impl Ledger {
 
     /// All is answered, and no transaction is open: no portal is left.
     pub(crate) fn ended(&mut self) {
-        if self.entries.is_empty() {
-            self.wipes = false;
-        }
+        self.wipes = false;
     }
 
     /// Whether a Flush is wanted, because somebody waits for what only a Sync would bring. Says so once.

@@ -18,17 +18,30 @@ use crate::statements::Statement;
 /// A name of the client's, and what it means.
 type Loan = (Arc<[u8]>, Arc<Statement>);
 
+/// Statements that execute each other, further than anybody goes.
+const DEPTH_MAX: usize = 8;
+/// Portals of one transaction that execute or deallocate by name, more than anybody has.
+const PORTALS_MAX: usize = 256;
+
 impl Outward<'_> {
     /// A text is about to be run that prepares, executes or deallocates by name.
     pub(crate) fn watch_deeds(&mut self, reading: &Reading, text: &[u8]) {
+        self.watch_executed(reading, 0);
+        self.server.trail.mark_deeds(reading, text, &self.server.vars);
+    }
+
+    /// What it executes may execute something in its turn.
+    fn watch_executed(&mut self, reading: &Reading, depth: usize) {
         for deed in &reading.deeds {
             let Deed::Execute(name) = deed else { continue };
-            match self.prepared_as(name) {
-                Some(reading) => self.server.trail.mark(&reading),
+            match self.prepared_as(name).filter(|_| depth < DEPTH_MAX) {
+                Some(reading) => {
+                    self.server.trail.mark(&reading);
+                    self.watch_executed(&reading, depth + 1);
+                }
                 None => self.server.trail.mark_unknown(),
             }
         }
-        self.server.trail.mark_deeds(reading, text, &self.server.vars);
     }
 
     /// What executing the statement of this name may do.
@@ -89,30 +102,84 @@ impl Outward<'_> {
         self.expect_deallocates(reading, self.server.ledger.next());
     }
 
-    /// As `lend_for_query`, for a statement that is bound.
-    pub(crate) fn lend_for_statement(&mut self, statement: Option<&Statement>) {
-        let Some(statement) = statement else { return };
+    /// As `lend_for_query`, for a statement that is bound. Its deeds, if it has any.
+    pub(crate) fn lend_for_statement(&mut self, statement: &Statement) -> Option<Arc<Reading>> {
         if !self.rules.watches() || !self.client.vars.is_plain() {
-            return;
+            return None;
         }
-        let reading = Arc::clone(self.statements.reading_of(statement));
-        for (name, statement) in self.loans(&reading) {
+        let reading = self.statements.reading_of(statement);
+        if reading.deeds.is_empty() && !reading.marks.has(Marks::LOOKS) {
+            return None;
+        }
+        let reading = Arc::clone(reading);
+        self.lend_in_batch(&reading);
+        (!reading.deeds.is_empty()).then_some(reading)
+    }
+
+    fn lend_in_batch(&mut self, reading: &Reading) {
+        for (name, statement) in self.loans(reading) {
             let Statement { query, types, .. } = &*statement;
             self.inject(What::Parse, |out| write::client::parse(out, &name, query, types));
             self.server.lent.push(name);
         }
-        self.expect_deallocates(&reading, 0);
+    }
+
+    /// As `lend_for_statement`, where `statement` is about to be parsed or described: what it returns is what
+    /// the one returns that it executes.
+    pub(crate) fn lend_for_shape(&mut self, statement: &Statement) {
+        if self.executes(statement) {
+            self.lend_for_statement(statement);
+        }
+    }
+
+    /// Whether what `statement` is depends on what a name of the client's means.
+    pub(crate) fn executes(&mut self, statement: &Statement) -> bool {
+        let is_execute = |deed: &Deed| matches!(deed, Deed::Execute(_));
+        self.rules.watches()
+            && self.client.vars.is_plain()
+            && self.statements.reading_of(statement).deeds.iter().any(is_execute)
+    }
+
+    /// A portal is about to be made of a statement with these deeds; of others nothing is kept.
+    pub(crate) fn bind_portal(&mut self, portal: &[u8], deeds: Option<Arc<Reading>>) {
+        let portals = &mut self.server.portals;
+        portals.retain(|(name, _)| **name != *portal);
+        if let Some(reading) = deeds {
+            if portals.len() >= PORTALS_MAX {
+                self.server.spoilt = true;
+                portals.remove(0);
+            }
+            portals.push((portal.into(), reading));
+        }
+    }
+
+    /// A portal is about to be run or described. The name may be here in part only.
+    pub(crate) fn use_portal(&mut self, name: &[u8], runs: bool) {
+        let same = |portal: &[u8]| match name.iter().position(|byte| *byte == 0) {
+            Some(len) => *portal == name[..len],
+            None => portal.starts_with(name),
+        };
+        let found = self.server.portals.iter().find(|(portal, _)| same(portal));
+        let Some(reading) = found.map(|(_, reading)| Arc::clone(reading)) else { return };
+        self.lend_in_batch(&reading);
+        if runs {
+            self.expect_deallocates(&reading, self.server.ledger.next());
+        }
     }
 
     fn expect_deallocates(&mut self, reading: &Reading, at: u64) {
+        let (first, expected) = (self.server.ledger.first(), &mut self.server.deallocates);
+        while expected.front().is_some_and(|(by, _)| *by < first) {
+            expected.pop_front();
+        }
         for deed in &reading.deeds {
             if let Deed::Deallocate(name) = deed {
-                self.server.deallocates.push_back((at, name.clone()));
+                expected.push_back((at, name.clone()));
             }
         }
     }
 
-    fn loans(&self, reading: &Reading) -> Vec<Loan> {
+    fn loans(&mut self, reading: &Reading) -> Vec<Loan> {
         let mut names: Vec<Arc<[u8]>> = Vec::new();
         for deed in &reading.deeds {
             let (Deed::Execute(name) | Deed::Deallocate(name) | Deed::Prepare { name, .. }) = deed;
@@ -122,15 +189,25 @@ impl Outward<'_> {
             names.extend(self.client.all_names());
         }
         let mut loans: Vec<Loan> = Vec::new();
-        for name in names {
+        while let Some(name) = names.pop() {
             let is_lent = self.server.lent.contains(&name) || loans.iter().any(|l| l.0 == name);
-            if !is_lent
-                && let Meaning::Statement(statement, name) =
-                    self.client.meaning(&name, &self.server.ledger)
-            {
-                loans.push((name, statement));
+            if is_lent {
+                continue;
             }
+            let Meaning::Statement(statement, name) =
+                self.client.meaning(&name, &self.server.ledger)
+            else {
+                continue;
+            };
+            for deed in &self.statements.reading_of(&statement).deeds {
+                if let Deed::Execute(name) = deed {
+                    names.push(Arc::from(&**name));
+                }
+            }
+            loans.push((name, statement));
         }
+        // What is executed is there before what executes it: that is read with it.
+        loans.reverse();
         loans
     }
 

@@ -144,7 +144,12 @@ impl Outward<'_> {
         } else if self.server.phase != Phase::Skipping || planted::is("skipped-query-is-owed") {
             match piece.tag {
                 tag::QUERY => self.query(piece),
-                tag::EXECUTE => self.owe(What::Execute, None),
+                tag::EXECUTE => {
+                    if !self.server.portals.is_empty() {
+                        self.use_portal(piece.body, true);
+                    }
+                    self.owe(What::Execute, None);
+                }
                 _ => {
                     self.watch_statement(None);
                     self.simple(What::FunctionCall);
@@ -387,6 +392,7 @@ impl Outward<'_> {
             self.server.ledger.wipe(Wipe::Execute);
         }
         if parse.name.is_empty() {
+            self.lend_for_shape(&statement);
             self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Is(statement));
             self.pass_as(message, What::Parse);
             return Next::On;
@@ -413,9 +419,10 @@ impl Outward<'_> {
         let certain = self.server.ledger.is_quiet() && self.server.status != wire::Status::Failed
             || planted::is("parse-believed-too-early");
         let name: Arc<[u8]> = parse.name.into();
+        let alike = !self.executes(statement);
         match standing {
             Standing::Open => return Next::Hold,
-            Standing::Prepared if certain && !self.server.ledger.is_long() => {
+            Standing::Prepared if certain && alike && !self.server.ledger.is_long() => {
                 self.flow.counted.client_parses += 1;
                 self.fake(What::ParseFaked, &name, Some(statement));
                 return Next::On;
@@ -423,6 +430,7 @@ impl Outward<'_> {
             Standing::Prepared => self.inject_close(statement),
             Standing::Absent => self.make_room(statement),
         }
+        self.lend_for_shape(statement);
         self.flow.counted.client_parses += 1;
         self.flow.counted.server_parses += 1;
         self.give_name(&name, Some(statement));
@@ -464,7 +472,8 @@ impl Outward<'_> {
                     self.server.ledger.wipe(Wipe::Execute);
                 }
                 self.watch_statement(unnamed.as_deref());
-                self.lend_for_statement(unnamed.as_deref());
+                let deeds = unnamed.as_ref().and_then(|unnamed| self.lend_for_statement(unnamed));
+                self.bind_portal(names.portal, deeds);
                 let takes_pids = unnamed.is_some_and(|statement| statement.takes_pids);
                 let body = self.translated_bind(message, takes_pids);
                 self.pass_as(&message.with(body.as_deref()), What::Bind);
@@ -475,7 +484,8 @@ impl Outward<'_> {
         };
         // Prepared long ago, perhaps, but it is now that it may be run.
         self.watch_statement(statement.as_deref());
-        self.lend_for_statement(statement.as_deref());
+        let deeds = statement.as_ref().and_then(|statement| self.lend_for_statement(statement));
+        self.bind_portal(names.portal, deeds);
         if statement.as_ref().is_some_and(|statement| wipes(&statement.query)) {
             self.server.ledger.wipe(Wipe::Execute);
         }
@@ -505,6 +515,9 @@ impl Outward<'_> {
     fn named(&mut self, message: &Message<'_>, what: What) -> Next {
         let Ok(Named { kind: Namespace::Statement, name }) = Named::read(message.tag, message.body)
         else {
+            if what == What::Describe && !self.server.portals.is_empty() {
+                self.use_portal(message.body.get(1..).unwrap_or_default(), false);
+            }
             self.pass_as(message, what);
             return Next::On;
         };
@@ -562,6 +575,12 @@ impl Outward<'_> {
     /// Which statement a Bind or Describe is about. The server has it by then.
     fn look_up(&mut self, name: &[u8]) -> Found {
         if name.is_empty() {
+            if let Unnamed::Is(statement) = &self.client.unnamed
+                && self.server.trusts_unnamed()
+            {
+                let statement = Arc::clone(statement);
+                self.lend_for_shape(&statement);
+            }
             return if self.have_unnamed() { Found::AsItIs } else { Found::Hold };
         }
         match self.client.meaning(name, &self.server.ledger) {
@@ -612,17 +631,18 @@ impl Outward<'_> {
     /// See to it that the server has this statement. `false`: not to be said yet.
     fn have(&mut self, statement: &Arc<Statement>) -> bool {
         match self.server.known.standing(statement.id, &self.server.ledger) {
-            Standing::Prepared => {}
+            // What it executes may have been another's.
+            Standing::Prepared if self.executes(statement) => self.inject_close(statement),
+            Standing::Prepared => return true,
             Standing::Open => return false,
-            Standing::Absent => {
-                self.make_room(statement);
-                self.learn(statement);
-                self.inject(What::Parse, |out| {
-                    let Statement { name, query, types, .. } = &**statement;
-                    write::client::parse(out, name, query, types);
-                });
-            }
+            Standing::Absent => self.make_room(statement),
         }
+        self.lend_for_shape(statement);
+        self.learn(statement);
+        self.inject(What::Parse, |out| {
+            let Statement { name, query, types, .. } = &**statement;
+            write::client::parse(out, name, query, types);
+        });
         true
     }
 

@@ -9,7 +9,7 @@ use crate::cache::Cache;
 use crate::ledger::{Ledger, Trust, Undo, What, Whose};
 use crate::statements::Statement;
 use crate::trail::Trail;
-use crate::{ClientSide, Vars, Voice};
+use crate::{ClientSide, Reading, Vars, Voice};
 
 /// The server's side of a relay.
 #[derive(Debug)]
@@ -45,8 +45,10 @@ pub struct ServerSide {
     pub(crate) rows: Vec<Box<[u8]>>,
     /// The client's names that it has for a moment.
     pub(crate) lent: Vec<Arc<[u8]>>,
-    /// What it is told to DEALLOCATE, in order, by the entry that says so; 0: by whichever comes.
+    /// What it is told to DEALLOCATE, in order, by the entry that says so.
     pub(crate) deallocates: VecDeque<(u64, Box<[u8]>)>,
+    /// Portals of statements that execute or deallocate by name.
+    pub(crate) portals: Vec<(Box<[u8]>, Arc<Reading>)>,
     /// What its session is set to.
     pub trail: Trail,
     /// Its notifications are not its client's, or not simply: they are left to the worker.
@@ -175,6 +177,7 @@ impl ServerSide {
             rows: Vec::new(),
             lent: Vec::new(),
             deallocates: VecDeque::new(),
+            portals: Vec::new(),
             trail: Trail::default(),
             collects: false,
             voice: None,

@@ -1,7 +1,9 @@
 //! Statements prepared by SQL in transaction mode: they follow their client, and the protocol's and SQL's are
 //! of one name space.
 
-use harness::say::{bind, close_statement, describe_statement, execute, parse, query, sync};
+use harness::say::{
+    bind, close_statement, describe_portal, describe_statement, execute, parse, query, sync,
+};
 use harness::{Raw, World, eventually};
 
 const PID: &str = "SELECT pg_backend_pid()";
@@ -216,6 +218,67 @@ fn c07_sql_knows_what_the_protocol_prepared() {
     assert_eq!(ann.ask(&by_protocol).value(), "6");
     assert_eq!(ann.value("SELECT 1"), "1");
     assert_eq!(ann.ask(&use_it).value(), "2");
+}
+
+/// A DEALLOCATE that came to nothing has no say in what the next one does.
+#[test]
+fn c07_a_deallocate_that_failed_is_forgotten() {
+    howdah_only!("names of ours are not the client's");
+    let world = World::pool(1);
+    let mut ann = world.client();
+    ann.ask(&[parse("a", "SELECT 'a'"), parse("b", "SELECT 'b'"), sync()].concat());
+    ann.run("BEGIN");
+    ann.query("SELECT 1/0");
+    let failed = [parse("", "DEALLOCATE a"), bind("", "", &[]), execute("", 0), sync()].concat();
+    assert_eq!(ann.ask(&failed).code(), "25P02");
+    ann.run("ROLLBACK");
+    ann.ask(&[parse("", "DEALLOCATE a"), bind("", "", &[]), sync()].concat());
+    ann.run("DEALLOCATE b");
+    let use_it = |name| [bind("", name, &[]), execute("", 0), sync()].concat();
+    assert_eq!(ann.ask(&use_it("b")).code(), "26000");
+    assert_eq!(ann.ask(&use_it("a")).value(), "a");
+}
+
+/// What executes by name is described as what it executes; and of one text for two clients it is each client's own.
+#[test]
+fn c07_what_executes_is_what_it_executes() {
+    howdah_only!("names of ours are not the client's");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    ann.ask(&[parse("p", "SELECT 'ann' AS a"), sync()].concat());
+    bob.ask(&[parse("p", "SELECT 1 AS one, 'bob' AS two"), sync()].concat());
+    for name in ["", "q"] {
+        for (client, columns, value) in [(&mut ann, 1, "ann"), (&mut bob, 2, "1")] {
+            let reply =
+                client.ask(&[parse(name, "EXECUTE p"), describe_statement(name), sync()].concat());
+            assert_eq!((reply.tags(), reply.0[2].body[1]), ("1tTZ".into(), columns));
+            let use_it = [bind("", name, &[]), describe_portal(""), execute("", 0), sync()];
+            assert_eq!(client.ask(&use_it.concat()).value(), value);
+        }
+    }
+    for (client, columns, value) in [(&mut ann, 1, "ann"), (&mut bob, 2, "1")] {
+        let reply = client.ask(&[describe_statement("q"), sync()].concat());
+        assert_eq!((reply.tags(), reply.0[1].body[1]), ("tTZ".into(), columns));
+        client.run("BEGIN");
+        client.ask(&[bind("c", "q", &[]), sync()].concat());
+        let later = [describe_portal("c"), execute("c", 0), sync()].concat();
+        assert_eq!(client.ask(&later).value(), value, "a portal is run after another Sync");
+        client.run("COMMIT");
+    }
+}
+
+/// What executes something that executes something is looked at to the end.
+#[test]
+fn executing_in_two_steps_what_sets_something_is_asked_about() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    let usual = bob.value("SHOW work_mem");
+    ann.run("PREPARE p AS SELECT set_config('work_mem', '93MB', false)");
+    ann.ask(&[parse("q", "EXECUTE p"), sync()].concat());
+    assert_eq!(ann.value("EXECUTE q"), "93MB");
+    assert_eq!(bob.value("SHOW work_mem"), usual);
+    assert_eq!(ann.value("SHOW work_mem"), "93MB");
 }
 
 /// Within one text and one flight, too.
