@@ -172,6 +172,29 @@ impl Pool {
         self.settle(now, out);
     }
 
+    /// As `acquire_like`; but if `home` is idle, it is that.
+    pub fn acquire_home(
+        &mut self,
+        client: ClientId,
+        home: ServerId,
+        flavour: u32,
+        now: Instant,
+        out: &mut Vec<Action>,
+    ) {
+        if self.line.is_empty()
+            && !self.is_paused
+            && !self.line.has(client)
+            && let Some(at) = self.servers.find(home)
+            && self.servers[at].place == Place::Idle
+            && !self.is_stale(at, now)
+        {
+            self.link(at, client, out);
+            self.show_idle();
+            return;
+        }
+        self.acquire_like(client, flavour, now, out);
+    }
+
     /// `client` left the line. (If it was linked, its server comes back by `release` or `lost`.)
     pub fn forget(&mut self, client: ClientId, _out: &mut Vec<Action>) {
         if self.line.leave(client) {

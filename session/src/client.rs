@@ -21,6 +21,8 @@ pub struct ClientSide {
     pub asked: Option<Arc<Asked>>,
     /// The pid it was given.
     pub pid: u32,
+    /// Whether sequences may have given it something that it can ask for again.
+    pub remembers: bool,
     pub(crate) scanner: Scanner,
     /// Whether a parameter of what it prepared could be a pid, where nobody keeps its statements apart.
     pub(crate) asks_pids: bool,
@@ -51,6 +53,7 @@ impl ClientSide {
             state,
             asked,
             pid: 0,
+            remembers: false,
             scanner,
             asks_pids: false,
             names: None,

@@ -61,7 +61,9 @@ impl Inward<'_> {
                 tag::DATA_ROW | tag::ROW_DESCRIPTION if self.server.found.is_some() => {
                     self.looked_into(&piece, end)?;
                 }
-                tag::DATA_ROW if self.server.ledger.is_probed() => self.looked_into(&piece, end)?,
+                tag::DATA_ROW | tag::NOTICE if self.server.ledger.is_probed() => {
+                    self.looked_into(&piece, end)?;
+                }
                 _ => self.streamed(&piece, end)?,
             }
             if piece.ends {
@@ -170,6 +172,11 @@ impl Inward<'_> {
                 }
                 Ok(())
             }
+            tag::NOTICE => {
+                let text = ErrorFields::new(message.body).message();
+                self.server.trail.sequences.seen |= text == crate::sequences::SEEN;
+                Ok(())
+            }
             tag::DATA_ROW | tag::ROW_DESCRIPTION => self.found(message),
             tag::NOTIFICATION => self.notification(message),
             _ => self.parameter(message),
@@ -269,8 +276,14 @@ impl Inward<'_> {
         }
         let Some(what) = self.server.ledger.head().map(|head| head.what) else { return Ok(()) };
         match CommandTag::read(message.body) {
-            Ok(CommandTag { text: b"DEALLOCATE ALL" | b"DISCARD ALL" }) => {
+            Ok(CommandTag { text: text @ (b"DEALLOCATE ALL" | b"DISCARD ALL") }) => {
                 self.deallocate_all(seen);
+                if text == b"DISCARD ALL" {
+                    self.server.trail.sequences.discarded();
+                }
+            }
+            Ok(CommandTag { text: b"DISCARD SEQUENCES" }) => {
+                self.server.trail.sequences.discarded();
             }
             Ok(CommandTag { text: b"DEALLOCATE" }) => self.deallocate(),
             _ => {}

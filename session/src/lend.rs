@@ -36,10 +36,15 @@ impl Outward<'_> {
             let Deed::Execute(name) = deed else { continue };
             match self.prepared_as(name).filter(|_| depth < DEPTH_MAX) {
                 Some(reading) => {
+                    self.watch_sequences(&reading);
                     self.server.trail.mark(&reading);
                     self.watch_executed(&reading, depth + 1);
                 }
-                None => self.server.trail.mark_unknown(),
+                None => {
+                    self.server.trail.mark_unknown();
+                    let unread = Reading::new(crate::sequences::unread(None), Box::default());
+                    self.watch_sequences(&Arc::new(unread));
+                }
             }
         }
     }

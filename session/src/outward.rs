@@ -16,9 +16,9 @@ use crate::reading::{Marks, Reading};
 use crate::refusal;
 use crate::relay::Said;
 use crate::rules::{Fault, Rules};
-use crate::server::{Copying, Phase, ServerSide, Unnamed};
+use crate::server::{Copying, Own, Phase, ServerSide, Unnamed};
 use crate::state::Tie;
-use crate::statements::{NOBODY, PREFIX, Statement, Statements, TAKEN};
+use crate::statements::{NOBODY, PREFIX, SCRATCH, Statement, Statements, TAKEN};
 
 /// Names longer than this are not looked for: no statement was ever given one.
 const NAMES_MAX: usize = 1 << 20;
@@ -178,7 +178,10 @@ impl Outward<'_> {
                         self.lend_for_query(&reading);
                     }
                 }
-                _ => self.mark_unknown(),
+                text => {
+                    let text = text.filter(|_| piece.is_whole()).map(|(_, text)| text);
+                    self.mark_unknown(text);
+                }
             }
         }
         if may_wipe {
@@ -231,6 +234,7 @@ impl Outward<'_> {
         if !reading.deeds.is_empty() {
             self.watch_deeds(reading, text);
         }
+        self.watch_sequences(reading);
         self.server.trail.mark(reading);
         self.lend_voice(reading);
     }
@@ -245,12 +249,37 @@ impl Outward<'_> {
                 let reading = Arc::clone(self.statements.reading_of(statement));
                 self.watch(&reading, &statement.query);
             }
-            _ => self.mark_unknown(),
+            statement => self.mark_unknown(statement.map(|statement| &*statement.query)),
         }
     }
 
-    fn mark_unknown(&mut self) {
+    /// What sequences gave others is discarded before this client could find it.
+    pub(crate) fn watch_sequences(&mut self, reading: &Arc<Reading>) {
+        if !reading.marks.has(Marks::OF_SEQUENCES) {
+            return;
+        }
+        let quiet = self.server.ledger.is_empty();
+        let (trail, client) = (&mut self.server.trail, &mut *self.client);
+        let has = &mut client.remembers;
+        if !trail.sequences.run(reading, client.pid, has, &trail.habit, quiet) {
+            return;
+        }
+        if self.server.phase == Phase::Synced {
+            self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
+            self.say(|out| discard_sequences().iter().for_each(|(_, message)| out.extend(message)));
+            self.say(write::client::sync);
+        } else {
+            for (what, message) in discard_sequences() {
+                self.inject(what, |out| out.extend_from_slice(&message));
+            }
+        }
+    }
+
+    /// A text is about to be run that nobody reads; `None`: it is not here.
+    fn mark_unknown(&mut self, text: Option<&[u8]>) {
         self.server.trail.mark_unknown();
+        let unread = Reading::new(crate::sequences::unread(text), Box::default());
+        self.watch_sequences(&Arc::new(unread));
         self.lend_voice(&Reading::unknown());
     }
 
@@ -804,6 +833,25 @@ impl Outward<'_> {
     pub(crate) fn say(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
         self.flow.to_server.say(fill);
     }
+}
+
+/// DISCARD SEQUENCES, by names that are nobody's, message by message.
+fn discard_sequences() -> [(What, Vec<u8>); 5] {
+    let mut messages = [What::Parse, What::Bind, What::Execute, What::Close, What::Close]
+        .map(|what| (what, Vec::new()));
+    let [(_, parse), (_, bind), (_, execute), (_, close), (_, forget)] = &mut messages;
+    write::client::parse(parse, SCRATCH, b"DISCARD SEQUENCES", b"");
+    write::message(bind, tag::BIND, |out| {
+        out.extend_from_slice(&[SCRATCH, SCRATCH].join(&0));
+        out.extend_from_slice(&[0; 7]);
+    });
+    write::message(execute, tag::EXECUTE, |out| {
+        out.extend_from_slice(SCRATCH);
+        out.extend_from_slice(&[0; 5]);
+    });
+    write::client::close(close, Namespace::Portal, SCRATCH);
+    write::client::close(forget, Namespace::Statement, SCRATCH);
+    messages
 }
 
 /// What a name in a Bind or Describe comes to.

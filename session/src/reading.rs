@@ -22,6 +22,8 @@ pub struct Reading {
     pub beginning: Box<[u8]>,
     /// What it does to prepared statements.
     pub deeds: Box<[Deed]>,
+    /// How often it was seen to be given nothing by a sequence; [`GIVES`] if it was seen to be.
+    given: AtomicU8,
     /// How often it was seen to leave no trace, where that is all that can be said of it.
     clean: AtomicU8,
 }
@@ -31,7 +33,8 @@ impl Reading {
     pub fn new(marks: Marks, custom: Box<[Box<[u8]>]>) -> Self {
         let (beginning, deeds) = (Box::default(), Box::default());
         let shows = Ties::default();
-        Self { marks, custom, shows, beginning, deeds, clean: AtomicU8::new(0) }
+        let [clean, given] = [0, 0].map(AtomicU8::new);
+        Self { marks, custom, shows, beginning, deeds, given, clean }
     }
 
     #[must_use]
@@ -42,7 +45,7 @@ impl Reading {
     /// A text that cannot be read.
     #[must_use]
     pub fn unknown() -> Self {
-        Self::new(Marks::ASK.and(Marks::SETTINGS), Box::default())
+        Self::new(Marks::ASK.and(Marks::SETTINGS).and(Marks::MAY_GIVE), Box::default())
     }
 
     /// Whether the server has to be asked afterwards.
@@ -67,10 +70,35 @@ impl Reading {
     pub(crate) fn was_not_clean(&self) {
         self.clean.store(0, Relaxed);
     }
+
+    /// Whether a sequence may give something where it is run, as far as was seen. What can do anything may always.
+    pub(crate) fn may_give(&self) -> bool {
+        self.marks.has(Marks::ASK) || self.given.load(Relaxed) != CLEAN_ENOUGH
+    }
+
+    pub(crate) fn surely_gives(&self) -> bool {
+        self.given.load(Relaxed) == GIVES
+    }
+
+    /// It was run, and no sequence gave anything.
+    pub(crate) fn gave_none(&self) {
+        let seen = self.given.load(Relaxed);
+        if seen < CLEAN_ENOUGH {
+            self.given.store(seen + 1, Relaxed);
+        }
+    }
+
+    /// It was run, and one did.
+    pub(crate) fn gave_some(&self) {
+        self.given.store(GIVES, Relaxed);
+    }
 }
 
 /// So often a statement on tables has to be seen to leave nothing behind before it is believed.
 const CLEAN_ENOUGH: u8 = 2;
+
+/// It was seen to call `nextval`.
+const GIVES: u8 = CLEAN_ENOUGH + 1;
 
 /// What may have been done to a session since it was last asked about. Several texts add up.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -95,9 +123,29 @@ impl Marks {
     /// It looks into the list of prepared statements.
     pub const LOOKS: Self = Self(1 << 9);
 
+    /// It makes a sequence give something.
+    pub const GIVES: Self = Self(1 << 10);
+    /// It may do so, by what it calls or by what is attached to its tables.
+    pub const MAY_GIVE: Self = Self(1 << 11);
+    /// It may ask for what a sequence gave: nobody has seen it.
+    pub const MAY_READ: Self = Self(1 << 13);
+    /// It does away with all that sequences gave.
+    pub const FORGETS: Self = Self(1 << 12);
+
+    /// Whatever has to do with sequences.
+    pub(crate) const OF_SEQUENCES: Self =
+        Self::SEQUENCE.and(Self::GIVES).and(Self::MAY_GIVE).and(Self::MAY_READ).and(Self::FORGETS);
+
     /// Of interest while the text is run, and not later.
-    pub(crate) const PASSING: Self =
-        Self::LEARN.and(Self::NOTIFIES).and(Self::SETTINGS).and(Self::WIPES).and(Self::LOOKS);
+    pub(crate) const PASSING: Self = Self::LEARN
+        .and(Self::NOTIFIES)
+        .and(Self::SETTINGS)
+        .and(Self::WIPES)
+        .and(Self::LOOKS)
+        .and(Self::SEQUENCE)
+        .and(Self::GIVES)
+        .and(Self::MAY_GIVE)
+        .and(Self::FORGETS);
 
     /// It notifies others, and leaves nothing behind by that.
     pub const NOTIFIES: Self = Self(1 << 6);
@@ -125,9 +173,7 @@ impl Marks {
     /// The ties that no probe shows.
     pub(crate) fn ties(self) -> Ties {
         let mut ties = Ties::default();
-        for (mark, tie) in
-            [(Self::LOAD, Tie::Load), (Self::SEED, Tie::Seed), (Self::SEQUENCE, Tie::Sequence)]
-        {
+        for (mark, tie) in [(Self::LOAD, Tie::Load), (Self::SEED, Tie::Seed)] {
             if self.has(mark) {
                 ties.add(tie);
             }

@@ -14,6 +14,8 @@ pub(crate) const PREFIX: &[u8] = b"PGBOUNCER_";
 pub(crate) const NOBODY: &[u8] = b"PGBOUNCER_0";
 /// The name of a statement that is there only so that no other can be given the name.
 pub(crate) const TAKEN: &[u8] = b"PGBOUNCER_00";
+/// The name of a statement and a portal that are there for one message.
+pub(crate) const SCRATCH: &[u8] = b"PGBOUNCER_000";
 
 /// A statement as it is known on servers.
 #[derive(Debug)]

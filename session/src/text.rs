@@ -4,6 +4,7 @@ use sql::{Act, Discarded, States, Touch};
 
 use crate::made::Deed;
 use crate::reading::{Marks, Reading};
+use crate::sequences::named;
 use crate::state::{CUSTOM_MAX, Tie, Ties, is_plain_name};
 use crate::vars::is_always_tracked;
 
@@ -28,6 +29,7 @@ const READ_MAX: usize = 16 * 1024;
 pub fn read(text: &[u8]) -> Reading {
     if text.len() > READ_MAX {
         let marks = Marks::ASK.and(Marks::RESETS).and(Marks::SETTINGS).and(Marks::WIPES);
+        let marks = marks.and(named(text)).and(Marks::MAY_GIVE);
         return Reading::new(marks, dotted_names(text));
     }
     let reading = sql::Reading::of(text, true);
@@ -35,7 +37,7 @@ pub fn read(text: &[u8]) -> Reading {
     let mut names_custom = false;
     let mut shows = Ties::default();
     if reading.unread.is_some() {
-        marks = Marks::ASK.and(Marks::RESETS).and(Marks::SETTINGS);
+        marks = Marks::ASK.and(Marks::RESETS).and(Marks::SETTINGS).and(Marks::MAY_GIVE);
         names_custom = true;
     }
     for statement in &reading.statements {
@@ -63,9 +65,7 @@ pub fn read(text: &[u8]) -> Reading {
         if statement.reads.contains(States::STATEMENTS) && !statement.acts.iter().any(executes) {
             marks = marks.and(Marks::LOOKS);
         }
-        if statement.reads.contains(States::SEQUENCES) {
-            marks = marks.and(Marks::SEQUENCE);
-        }
+        marks = marks.and(sequences(statement));
         if statement.acts.iter().any(notifies) {
             marks = marks.and(Marks::NOTIFIES);
         }
@@ -79,10 +79,36 @@ pub fn read(text: &[u8]) -> Reading {
             marks = marks.and(Marks::ASK).and(Marks::RESETS);
         }
     }
+    if marks.has(Marks::MAY_GIVE) {
+        marks = marks.and(named(text));
+    }
+    if let [statement] = &reading.statements[..]
+        && let [Act::Discard(Discarded::All | Discarded::Sequences)] = &statement.acts[..]
+    {
+        marks = marks.and(Marks::FORGETS);
+    }
     let custom = if names_custom { dotted_names(text) } else { Box::default() };
     let mut known = Reading::new(marks, custom).showing(shows);
     known.deeds = deeds(&reading);
     known
+}
+
+/// What a statement has to do with what sequences give.
+fn sequences(statement: &sql::Statement) -> Marks {
+    let mut marks = Marks::default();
+    if statement.reads.contains(States::SEQUENCES) {
+        marks = marks.and(Marks::SEQUENCE);
+    }
+    if statement.makes.contains(States::SEQUENCES) {
+        marks = marks.and(Marks::GIVES);
+    }
+    // DDL may fill columns, and what was deferred may be a trigger.
+    let may = |act: &Act| matches!(act, Act::Define | Act::SetConstraints);
+    let may = statement.acts.iter().any(may);
+    if statement.writes || statement.touch == Touch::Unknown || may {
+        marks = marks.and(Marks::MAY_GIVE);
+    }
+    marks
 }
 
 /// What a text does to prepared statements by name.
@@ -248,7 +274,9 @@ mod tests {
     #[test]
     fn tables_are_learnt() {
         for text in ["select * from t", "insert into t values ($1)", "update t set a = 1"] {
-            assert_eq!(marks(text), Marks::LEARN, "{text}");
+            let marks = marks(text);
+            assert_eq!(marks.without(Marks::MAY_GIVE), Marks::LEARN, "{text}");
+            assert_eq!(marks.has(Marks::MAY_GIVE), !text.starts_with("select"), "{text}");
         }
     }
 

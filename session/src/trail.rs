@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::made::{Deed, Made, Workshop, ground};
 use crate::reading::{Marks, Reading};
+use crate::sequences::Sequences;
 use crate::state::{CUSTOM_MAX, Probed, State, Tie, Ties};
-use crate::{ClientSide, Tracked, Vars};
+use crate::{ClientSide, Habit, Tracked, Vars};
 
 /// Statements of one transaction that are learnt from at once; the others are the next time.
 const LEARNERS_MAX: usize = 16;
@@ -30,6 +31,9 @@ pub struct Trail {
     /// Settings with a dot in their name that were ever set on it: they are never gone again.
     custom: Vec<Box<[u8]>>,
     pub(crate) workshop: Workshop,
+    pub(crate) sequences: Sequences,
+    /// How the clients of its pool use these.
+    pub habit: Arc<Habit>,
 }
 
 /// What a client asked for at login.
@@ -84,6 +88,7 @@ impl Trail {
         if !self.is_doubtful() {
             self.workshop.settle();
         }
+        self.sequences.begin();
     }
 
     /// The text of what was prepared here by SQL since it was last known what there is.
@@ -101,6 +106,14 @@ impl Trail {
     /// Look whether the client's statements can still follow it: `SET TimeZone` and the like are seen
     /// without being asked for. Ask where that has changed.
     pub fn review(&mut self, client: &ClientSide) {
+        if self.sequences.asks(client.pid, &self.habit) {
+            self.marks = self.marks.and(Marks::MAY_GIVE);
+        }
+        if self.sequences.tie(client.pid, &self.habit) {
+            self.ties.add(Tie::Sequence);
+        } else {
+            self.ties.remove(Tie::Sequence);
+        }
         let Some(state) = client.state.as_deref().filter(|state| !state.made().is_empty()) else {
             return;
         };
@@ -108,6 +121,35 @@ impl Trail {
         if strays != self.ties.has(Tie::PreparedStatement) {
             self.mark_unknown();
         }
+    }
+
+    /// Whether nothing ties its client but what sequences gave it.
+    #[must_use]
+    pub fn only_remembers(&self) -> bool {
+        self.ties.is_only(Tie::Sequence) && !self.is_doubtful()
+    }
+
+    /// Whether it has what sequences gave this client.
+    #[must_use]
+    pub fn remembers(&self, client: &ClientSide) -> bool {
+        self.sequences.are_of(client.pid)
+    }
+
+    /// Its client goes, and what sequences gave it stays for as long as nobody needs the place.
+    pub fn let_go(&mut self) {
+        self.ties.remove(Tie::Sequence);
+    }
+
+    /// Whether it is asked for what sequences gave, which may have been too much to ask.
+    #[must_use]
+    pub fn asks_of_sequences(&self) -> bool {
+        self.marks.has(Marks::MAY_GIVE)
+    }
+
+    /// It is not asked for that any more.
+    pub fn assume(&mut self) {
+        self.sequences.assume();
+        self.marks = self.marks.without(Marks::MAY_GIVE).and(Marks::ASK);
     }
 
     /// How the text begins that brought about what ties it, as far as that is known.
@@ -141,6 +183,7 @@ impl Trail {
     pub fn give_up(&mut self) {
         self.marks = Marks::default();
         self.hurried = false;
+        self.sequences.assume();
         self.learners.clear();
         self.ties.add(Tie::Unknown);
     }
@@ -208,6 +251,9 @@ impl Trail {
         if self.hurried {
             crate::state::suspend_limit(out);
         }
+        if self.asks_of_sequences() {
+            crate::sequences::ask(out);
+        }
         let known = |name: &&[u8]| self.custom.iter().any(|custom| **custom == **name);
         let state = self.state.iter().flat_map(|state| state.settings().map(|(name, _)| name));
         let set = state.filter(|name| name.contains(&b'.') && !known(name));
@@ -249,11 +295,18 @@ impl Trail {
                 self.know(name);
             }
         }
+        if self.asks_of_sequences() {
+            self.sequences.learn();
+        }
         let seen_elsewhere = self.marks.ties();
         let resets = self.marks.has(Marks::RESETS);
         self.marks = Marks::default();
         self.ties.renew(found.ties);
         self.ties.renew_unseen(seen_elsewhere);
+        let remembers = client.as_ref().is_some_and(|c| self.sequences.tie(c.pid, &self.habit));
+        if !remembers {
+            self.ties.remove(Tie::Sequence);
+        }
         self.channels.clone_from(&found.channels);
         let state = share(&self.state, &found.state);
         if let Some(client) = client {
@@ -298,6 +351,8 @@ impl Trail {
         self.ties.renew(Ties::default());
         self.learners.clear();
         self.workshop.discarded();
+        self.ties.remove(Tie::Sequence);
+        self.sequences = Sequences::default();
     }
 
     /// Whether it can never be anybody else's.

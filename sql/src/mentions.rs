@@ -17,6 +17,8 @@ pub(crate) struct Mentions {
     pub(crate) relations: Vec<Object>,
     /// Something is called pg_temp, or made TEMPORARY.
     pub(crate) temporary: bool,
+    /// Rows are changed.
+    pub(crate) writes: bool,
 }
 
 #[derive(Debug, Eq, PartialEq)]
@@ -251,6 +253,8 @@ impl<'a> Serializer for &'a mut Walk {
 
     fn serialize_struct(self, name: &'static str, _: usize) -> Result<Struct<'a>, Never> {
         self.structs += 1;
+        self.mentions.writes |=
+            matches!(name, "InsertStmt" | "UpdateStmt" | "DeleteStmt" | "MergeStmt");
         Ok(Struct { walk: self, kind: Kind::of(name) })
     }
 

@@ -51,6 +51,8 @@ pub struct Statement {
     /// Kinds of state that its outcome depends on, besides settings, which all depend on.
     pub reads: States,
     pub touch: Touch,
+    /// It changes rows: INSERT, UPDATE, DELETE, MERGE, COPY FROM, also within WITH.
+    pub writes: bool,
     /// It uses names that PostgreSQL has built in, with arguments and without saying `pg_catalog`, so that a function or
     /// operator of the same name that somebody made could be meant.
     pub overloadable: bool,
@@ -162,6 +164,7 @@ impl Statement {
             ends: States::empty(),
             reads: States::empty(),
             touch: Touch::Inert,
+            writes: false,
             overloadable: false,
         }
     }
@@ -177,6 +180,7 @@ impl Statement {
         self.ends |= part.ends;
         self.reads |= part.reads;
         self.touch = self.touch.max(part.touch);
+        self.writes |= part.writes;
         self.overloadable |= part.overloadable;
     }
 

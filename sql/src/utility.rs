@@ -120,7 +120,7 @@ fn leftmost_into(mut select: &protobuf::SelectStmt) -> Option<&protobuf::IntoCla
 
 /// What functions, operators and relations come to, when they are used.
 fn weigh(mentions: &Mentions) -> Statement {
-    let mut statement = Statement::blank();
+    let mut statement = Statement { writes: mentions.writes, ..Statement::blank() };
     for Call { object, has_arguments } in &mentions.functions {
         let known = match object.schema.as_deref() {
             None | Some("pg_catalog") => catalog::builtin(&object.name),
@@ -354,6 +354,7 @@ fn copy(stmt: &protobuf::CopyStmt, text: &str) -> Statement {
     } else {
         statement.absorb(weigh(&Mentions::of(stmt)));
     }
+    statement.writes |= stmt.is_from;
     if stmt.is_from { statement.at_least(Touch::Ordinary) } else { statement }
 }
 

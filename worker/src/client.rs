@@ -29,6 +29,8 @@ pub(crate) struct Client {
     /// When its transaction began.
     pub(crate) began: Instant,
     pub(crate) card: Box<Card>,
+    /// The server that has what sequences gave it, by entry and id: as long as nobody took its place there.
+    pub(crate) home: Option<(u32, u64)>,
     /// Where it listens while it has no server.
     pub(crate) ear: Option<Box<Ear>>,
 }

@@ -103,6 +103,7 @@ impl<S> Commons<S> {
         if bank.take_new(id) {
             self.memory().welcomes.remove(&id);
             self.memory().baselines.remove(&id);
+            self.memory().habits.remove(&id);
         }
         // While the bank is held: of one database, all parts of its pools live in the same epochs.
         let epoch = self.epoch_of(database, generation);
@@ -298,6 +299,8 @@ pub struct Memory {
     pub welcomes: BTreeMap<PoolId, Arc<Welcome>>,
     /// What their connect_query makes of new servers of a pool.
     pub baselines: BTreeMap<PoolId, Option<Arc<session::State>>>,
+    /// How the clients of a pool use what sequences give them.
+    pub(crate) habits: BTreeMap<PoolId, Arc<session::Habit>>,
     /// The SCRAM keys with which a user logged in here: they open servers where only a verifier is
     /// stored. By user name.
     pub client_keys: BTreeMap<Arc<str>, KeyRing>,

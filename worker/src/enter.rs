@@ -102,6 +102,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             since: self.now,
             began: self.now,
             card: Box::new(card),
+            home: None,
             ear: None,
         }));
         self.set_role(conn, Role::Client(entry));

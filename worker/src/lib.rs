@@ -29,6 +29,7 @@ mod replica;
 mod room;
 mod route;
 mod secure;
+mod sequences;
 mod server;
 mod site;
 mod state;

@@ -39,6 +39,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.give_back(entry);
         } else if server.side.trail.only_listens() {
             self.may_go_quiet(slot, entry);
+        } else if server.side.trail.only_remembers() && self.pin(slot, entry) {
+            self.may_let_go(slot, entry);
         }
     }
 
@@ -95,6 +97,10 @@ impl<D: Driver, W: World> Worker<D, W> {
         let tracked = &self.site.tracked;
         let side = client.map(|client| &mut client.side);
         let before = side.as_ref().and_then(|side| side.state.clone());
+        if error.is_some() && server.side.trail.asks_of_sequences() {
+            server.side.trail.assume();
+            return self.probe(entry);
+        }
         let timed_out = error.is_some_and(|body| wire::ErrorFields::new(body).code() == b"57014");
         if timed_out && !server.side.trail.is_hurried() {
             server.side.trail.hurry();

@@ -23,6 +23,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.tick_clients();
         self.tick_servers();
         self.tick_ears();
+        self.tick_sequences();
         self.tick_inquiries();
         self.tick_cancellers();
         self.tick_peers();

@@ -77,8 +77,10 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn stand_in_line(&mut self, slot: u32) {
         let (client, now) = (&self.clients[slot as usize], self.now);
         let flavour = client.side.flavour();
-        self.with_pool(client.pool, |pool, out| {
-            pool.acquire_like(ClientId(slot), flavour, now, out);
+        let home = self.home_of(slot);
+        self.with_pool(client.pool, |pool, out| match home {
+            Some(home) => pool.acquire_home(ClientId(slot), home, flavour, now, out),
+            None => pool.acquire_like(ClientId(slot), flavour, now, out),
         });
     }
 
@@ -392,6 +394,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     pub(crate) fn unlink(&mut self, slot: u32, entry: u32) {
         self.keep_ear(slot);
+        self.keep_home(slot, entry);
         self.servers[entry as usize].stays = false;
         self.unpin(entry);
         self.links.set(slot, 0);
@@ -413,7 +416,8 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// A server has done all it was asked to: clean it where that is wanted, and release it.
     pub(crate) fn give_back(&mut self, entry: u32) {
-        let server = &self.servers[entry as usize];
+        let server = &mut self.servers[entry as usize];
+        server.side.trail.let_go();
         if server.side.is_spoilt() {
             return self.server_dies(entry, "unclean server");
         }

@@ -712,7 +712,7 @@ fn sequence(life: &mut Life) -> Act {
         "SELECT lastval()",
         "DISCARD SEQUENCES",
     ]);
-    life.say(&sql.replace("SEQ", &format!("seq_{}", life.me)))
+    life.say(&sql.replace("'SEQ'", &format!("'seq_{}'", life.me)))
 }
 
 fn channel(life: &mut Life) -> Act {

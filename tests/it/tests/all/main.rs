@@ -33,6 +33,7 @@ mod relay;
 mod replication;
 mod resources;
 mod running;
+mod sequences;
 mod signals;
 mod smoke;
 mod sockets;

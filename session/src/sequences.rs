@@ -1,0 +1,301 @@
+//! What sequences gave a session: `currval()` and `lastval()`, which nobody can list, and nobody can put into another session.
+//!
+//! So a client that relies on them has to come back to the server that has them, and others must find them gone. A pool whose clients
+//! never read them pays nothing for that; what it costs begins with the first who does.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use crate::reading::{Marks, Reading};
+
+/// How the clients of one pool were seen to use them, on all workers.
+#[derive(Debug, Default)]
+pub struct Habit(AtomicU8);
+
+/// The ways, each of which comprises those before it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+enum Use {
+    /// They are read, in the transaction in which they came to be.
+    Within = 1,
+    /// They are read in a later one.
+    Across = 2,
+}
+
+impl Habit {
+    /// As if a client had been seen to read in a later transaction.
+    pub fn expect(&self) {
+        self.raise(Use::Across);
+    }
+
+    fn raise(&self, seen: Use) {
+        self.0.fetch_max(seen as u8, Relaxed);
+    }
+
+    fn has(&self, seen: Use) -> bool {
+        self.0.load(Relaxed) >= seen as u8
+    }
+}
+
+/// What one server has of them.
+#[derive(Debug, Default)]
+pub(crate) struct Sequences {
+    owner: Option<Owner>,
+    /// Somebody else's are there as well.
+    others: bool,
+    /// A DISCARD of ours was sent and is not done yet.
+    pending: bool,
+    /// What ran in this transaction and may have brought some.
+    suspects: Vec<Arc<Reading>>,
+    /// The probe under way said that there are some.
+    pub(crate) seen: bool,
+}
+
+/// Whose they are.
+#[derive(Debug)]
+struct Owner {
+    /// Its pid, which no other client of the process has.
+    client: u32,
+    certainty: Certainty,
+    /// Something that may have brought some has run in the transaction under way.
+    fresh: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Certainty {
+    /// Perhaps there are none.
+    Suspected,
+    Certain,
+}
+
+/// So many are learnt from at once.
+const SUSPECTS_MAX: usize = 16;
+
+/// Append what tells, by an INFO of this text, whether `lastval()` is defined. An error that is caught leaves nothing in the server's log.
+pub(crate) fn ask(out: &mut Vec<u8>) {
+    out.extend_from_slice(
+        b"DO $$BEGIN PERFORM pg_catalog.lastval(); RAISE INFO 'howdah_sequences'; EXCEPTION \
+          WHEN object_not_in_prerequisite_state THEN NULL; \
+          WHEN OTHERS THEN RAISE INFO 'howdah_sequences'; END$$ LANGUAGE plpgsql;",
+    );
+}
+
+/// What a text that nobody reads has to do with them. `None`: it is not here, or not as a whole.
+pub(crate) fn unread(text: Option<&[u8]>) -> Marks {
+    let marks = Marks::MAY_GIVE.and(Marks::ASK);
+    marks.and(text.map_or(Marks::MAY_READ, named))
+}
+
+/// Whether a text names `currval` or `lastval` somewhere: in the code of a block, or where it cannot be read.
+pub(crate) fn named(text: &[u8]) -> Marks {
+    let names =
+        |word: &[u8]| text.windows(word.len()).any(|found| found.eq_ignore_ascii_case(word));
+    if names(b"currval") || names(b"lastval") { Marks::SEQUENCE } else { Marks::default() }
+}
+
+/// The INFO.
+pub(crate) const SEEN: &[u8] = b"howdah_sequences";
+
+impl Sequences {
+    /// A request comes to a server at rest.
+    pub(crate) fn begin(&mut self) {
+        if let Some(owner) = &mut self.owner {
+            owner.fresh = false;
+        }
+        if self.pending {
+            // It was skipped, together with what it was for.
+            *self = Self { others: true, ..Self::default() };
+        }
+    }
+
+    /// `reading` is about to be run for `client`, which has been given some before, if `has`. Whether what is here has to be discarded
+    /// first. `quiet`: all before it is answered.
+    pub(crate) fn run(
+        &mut self,
+        reading: &Arc<Reading>,
+        client: u32,
+        has: &mut bool,
+        habit: &Habit,
+        quiet: bool,
+    ) -> bool {
+        let marks = reading.marks;
+        if marks.has(Marks::FORGETS) {
+            *has = false;
+            self.others |= self.owner.take().is_some();
+            return false;
+        }
+        let gives = marks.has(Marks::GIVES);
+        let may_give = gives || marks.has(Marks::MAY_GIVE) && reading.may_give();
+        let reads = marks.has(Marks::SEQUENCE);
+        let finds = reads || marks.has(Marks::MAY_READ);
+        if !may_give && !finds {
+            return false;
+        }
+        if self.pending && quiet {
+            *self = Self { others: true, ..Self::default() };
+        }
+        let mine = self.owner.as_ref().is_some_and(|owner| owner.client == client);
+        let fresh = mine && self.owner.as_ref().is_some_and(|owner| owner.fresh);
+        if reads {
+            let later = *has && !fresh && !may_give;
+            habit.raise(if later { Use::Across } else { Use::Within });
+        }
+        let discard = !mine && self.is_used() && (finds || habit.has(Use::Within));
+        if !mine {
+            self.others = !discard && self.is_used();
+            self.pending |= discard;
+            self.suspects.clear();
+            let certainty = Certainty::Suspected;
+            self.owner = may_give.then_some(Owner { client, certainty, fresh: false });
+        }
+        if may_give && let Some(owner) = &mut self.owner {
+            *has = true;
+            owner.fresh = true;
+            if gives || reading.surely_gives() {
+                owner.certainty = Certainty::Certain;
+            } else if owner.certainty == Certainty::Suspected && habit.has(Use::Across) {
+                self.suspect(reading);
+            }
+        }
+        discard
+    }
+
+    fn suspect(&mut self, reading: &Arc<Reading>) {
+        let known = self.suspects.iter().any(|suspect| Arc::ptr_eq(suspect, reading));
+        if !known && self.suspects.len() < SUSPECTS_MAX {
+            self.suspects.push(Arc::clone(reading));
+        }
+    }
+
+    /// `DISCARD SEQUENCES` is done.
+    pub(crate) fn discarded(&mut self) {
+        if self.pending || self.owner.is_none() {
+            (self.pending, self.others) = (false, false);
+        }
+    }
+
+    fn is_used(&self) -> bool {
+        self.owner.is_some() || self.others
+    }
+
+    /// Whether what this client was given is here.
+    pub(crate) fn are_of(&self, client: u32) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.client == client)
+    }
+
+    /// Whether the client has to keep its server for them.
+    pub(crate) fn tie(&self, client: u32, habit: &Habit) -> bool {
+        habit.has(Use::Across) && self.are_of(client)
+    }
+
+    /// Whether it has to be asked whether there are any.
+    pub(crate) fn asks(&self, client: u32, habit: &Habit) -> bool {
+        let suspected =
+            |owner: &Owner| owner.certainty == Certainty::Suspected && owner.client == client;
+        habit.has(Use::Across) && !self.others && self.owner.as_ref().is_some_and(suspected)
+    }
+
+    /// It was asked.
+    pub(crate) fn learn(&mut self) {
+        let seen = std::mem::take(&mut self.seen);
+        let suspects = std::mem::take(&mut self.suspects);
+        let sole = suspects.len() == 1;
+        for suspect in suspects {
+            match seen {
+                false => suspect.gave_none(),
+                true if sole => suspect.gave_some(),
+                true => {}
+            }
+        }
+        if !seen {
+            self.owner = None;
+        } else if let Some(owner) = &mut self.owner {
+            owner.certainty = Certainty::Certain;
+        }
+    }
+
+    /// It cannot be asked.
+    pub(crate) fn assume(&mut self) {
+        self.suspects.clear();
+        if let Some(owner) = &mut self.owner {
+            owner.certainty = Certainty::Certain;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANN: u32 = 1;
+    const BOB: u32 = 2;
+
+    struct Server {
+        sequences: Sequences,
+        habit: Habit,
+        /// Of Ann and Bob.
+        have: [bool; 3],
+    }
+
+    impl Server {
+        fn new() -> Self {
+            Self { sequences: Sequences::default(), habit: Habit::default(), have: [false; 3] }
+        }
+
+        /// A transaction. Which of its statements have a DISCARD in front.
+        fn runs(&mut self, client: u32, marks: &[Marks]) -> Vec<bool> {
+            self.sequences.begin();
+            let mut run = |marks: &Marks| {
+                let reading = Arc::new(Reading::new(*marks, Box::default()));
+                let has = &mut self.have[client as usize];
+                let discards = self.sequences.run(&reading, client, has, &self.habit, true);
+                if discards {
+                    self.sequences.discarded();
+                }
+                discards
+            };
+            marks.iter().map(&mut run).collect()
+        }
+
+        fn ties(&self, client: u32) -> bool {
+            self.sequences.tie(client, &self.habit)
+        }
+    }
+
+    #[test]
+    fn a_pool_that_reads_none_pays_nothing() {
+        let mut server = Server::new();
+        for client in [ANN, BOB, ANN] {
+            assert_eq!(server.runs(client, &[Marks::GIVES, Marks::MAY_GIVE]), [false; 2]);
+            assert!(!server.ties(client));
+        }
+    }
+
+    #[test]
+    fn who_reads_within_the_transaction_is_tied_to_nothing() {
+        let mut server = Server::new();
+        assert_eq!(server.runs(ANN, &[Marks::GIVES, Marks::SEQUENCE]), [false; 2]);
+        assert_eq!(server.runs(BOB, &[Marks::GIVES, Marks::SEQUENCE]), [true, false]);
+        assert!(!server.ties(BOB));
+    }
+
+    #[test]
+    fn who_reads_later_is_tied_from_then_on_and_so_are_others() {
+        let mut server = Server::new();
+        server.runs(ANN, &[Marks::GIVES]);
+        assert_eq!(server.runs(ANN, &[Marks::SEQUENCE]), [false]);
+        assert!(server.ties(ANN));
+        assert_eq!(server.runs(BOB, &[Marks::GIVES]), [true]);
+        assert!(server.ties(BOB));
+        assert_eq!(server.runs(BOB, &[Marks::FORGETS]), [false]);
+        assert!(!server.ties(BOB));
+    }
+
+    #[test]
+    fn nobody_finds_anothers() {
+        let mut server = Server::new();
+        server.runs(ANN, &[Marks::GIVES]);
+        assert_eq!(server.runs(BOB, &[Marks::SEQUENCE, Marks::SEQUENCE]), [true, false]);
+        assert!(!server.sequences.are_of(ANN) && !server.sequences.are_of(BOB));
+    }
+}
