@@ -19,6 +19,8 @@ pub enum Command {
     /// By the id of SHOW CLIENTS.
     KillClient(u64),
     Reload,
+    /// Begin SHOW SESSION_REPORT anew.
+    ResetReport,
     Shutdown(Shutdown),
     /// Answer when the servers that were marked for closing are gone.
     WaitClose(Option<String>),
@@ -52,6 +54,7 @@ impl Command {
             Self::Enable(database) => ("ENABLE", Some(database)),
             Self::Suspend => ("SUSPEND", None),
             Self::Reload => ("RELOAD", None),
+            Self::ResetReport => ("RESET SESSION_REPORT", None),
             Self::Shutdown(Shutdown::Immediate) => ("SHUTDOWN", None),
             Self::Shutdown(Shutdown::Servers) => ("SHUTDOWN WAIT_FOR_SERVERS", None),
             Self::Shutdown(Shutdown::Clients) => ("SHUTDOWN WAIT_FOR_CLIENTS", None),
@@ -75,6 +78,7 @@ impl Command {
             Self::Kill(_) => "KILL",
             Self::KillClient(_) => "KILL_CLIENT",
             Self::Reload => "RELOAD",
+            Self::ResetReport => "RESET",
             Self::Shutdown(_) => "SHUTDOWN",
             Self::WaitClose(_) => "WAIT_CLOSE",
             Self::Set { key, value } => return format!("SET {key}={value}"),
@@ -100,6 +104,8 @@ pub(crate) struct Verb {
 pub(crate) enum Takes {
     View,
     Nothing(Command),
+    /// The one thing that can be reset.
+    Report,
     MaybeDatabase {
         order: fn(Option<String>) -> Command,
         on_console: fn() -> Refusal,
@@ -114,7 +120,7 @@ pub(crate) enum Takes {
     Setting,
 }
 
-pub(crate) static VERBS: [Verb; 14] = [
+pub(crate) static VERBS: [Verb; 15] = [
     Verb {
         word: "SHOW",
         who: Role::Stats,
@@ -134,6 +140,12 @@ pub(crate) static VERBS: [Verb; 14] = [
         who: Role::Admin,
         takes: Takes::Nothing(Command::Reload),
         about: "Reads the configuration, the userlist and the TLS files again, as SIGHUP does.",
+    },
+    Verb {
+        word: "RESET",
+        who: Role::Admin,
+        takes: Takes::Report,
+        about: "Empties SHOW SESSION_REPORT, which begins anew.",
     },
     Verb {
         word: "PAUSE",
@@ -242,6 +254,9 @@ impl Verb {
                 if role < view.who() { Err(Refusal::AdminNeeded) } else { Ok(Command::Show(view)) }
             }
             Takes::Nothing(command) if argument.is_empty() => Ok(command.clone()),
+            Takes::Report if argument.eq_ignore_ascii_case("SESSION_REPORT") => {
+                Ok(Command::ResetReport)
+            }
             Takes::MaybeDatabase { on_console, .. } | Takes::Database { on_console, .. }
                 if argument == CONSOLE =>
             {
@@ -256,7 +271,7 @@ impl Verb {
                 argument.parse().map(Command::KillClient).map_err(|_| Refusal::InvalidClient)
             }
             Takes::Shutdown => shutdown(argument).map(Command::Shutdown).ok_or_else(invalid),
-            Takes::Nothing(_) | Takes::Setting => Err(invalid()),
+            Takes::Nothing(_) | Takes::Report | Takes::Setting => Err(invalid()),
         }
     }
 }
@@ -277,6 +292,7 @@ impl Takes {
         match self {
             Self::View => " view",
             Self::Nothing(_) => "",
+            Self::Report => " SESSION_REPORT",
             Self::MaybeDatabase { .. } => " [db]",
             Self::Database { .. } => " db",
             Self::Client => " id",

@@ -44,6 +44,7 @@ pub struct Facts {
     pub listeners: BTreeMap<ChannelName, ListenerFacts>,
     /// By database, user and reason.
     pub pin_totals: BTreeMap<(String, String, &'static str), PinTotals>,
+    pub session_report: BTreeMap<ReportRow, ReportFacts>,
 }
 
 impl Facts {
@@ -60,6 +61,7 @@ impl Facts {
             self.config = other.config;
         }
         join(&mut self.pin_totals, other.pin_totals);
+        join(&mut self.session_report, other.session_report);
         join(&mut self.pools, other.pools);
         join(&mut self.listeners, other.listeners);
         join(&mut self.peer_pools, other.peer_pools);
@@ -292,6 +294,46 @@ impl AddAssign for PinTotals {
         self.longest_us = self.longest_us.max(other.longest_us);
         self.warnings += other.warnings;
         self.refused += other.refused;
+    }
+}
+
+/// Which row of SHOW SESSION_REPORT.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct ReportRow {
+    pub database: String,
+    pub user: String,
+    pub kind: &'static str,
+    /// Of the statement.
+    pub number: u64,
+}
+
+/// What it says.
+#[derive(Clone, Debug, Default)]
+pub struct ReportFacts {
+    /// Of the verdict: the worst are shown first.
+    pub gravity: u8,
+    pub verdict: &'static str,
+    /// Without its constants.
+    pub statement: String,
+    /// Adds up, as `clients` does.
+    pub count: u64,
+    pub clients: u64,
+    /// Unix time, seconds.
+    pub first_seen: i64,
+    pub last_seen: i64,
+    /// Of the client that did it last.
+    pub application_name: String,
+    pub advice: String,
+}
+
+impl AddAssign for ReportFacts {
+    fn add_assign(&mut self, other: Self) {
+        self.count += other.count;
+        self.clients += other.clients;
+        self.first_seen = self.first_seen.min(other.first_seen);
+        if other.last_seen > self.last_seen {
+            (self.last_seen, self.application_name) = (other.last_seen, other.application_name);
+        }
     }
 }
 

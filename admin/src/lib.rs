@@ -26,7 +26,7 @@ pub use facts::{
     Address, Cache, ChannelName, ClientFacts, ClientState, ConfigRow, DatabaseFacts, DnsHostFacts,
     DnsZoneFacts, Facts, FdFacts, Kept, ListFacts, ListenerFacts, MemoryFacts, PauseState,
     PeerFacts, PeerPoolFacts, PinFacts, PinTotals, PoolFacts, PoolName, Positions, Replication,
-    ServerFacts, ServerState, SocketFacts, StatsFacts, UserFacts, Zone,
+    ReportFacts, ReportRow, ServerFacts, ServerState, SocketFacts, StatsFacts, UserFacts, Zone,
 };
 pub use refusal::Refusal;
 pub use reply::welcome;

@@ -43,6 +43,7 @@ pub struct Database {
     pub max_pinned_servers: Option<u32>,
     pub pin_timeout: Option<Duration>,
     pub pin_idle_timeout: Option<Duration>,
+    pub session_report: Option<bool>,
     pub session_state: Option<StatePolicy>,
     pub max_db_connections: Option<u32>,
     pub max_db_client_connections: Option<u32>,
@@ -163,6 +164,7 @@ impl Database {
             max_pinned_servers: None,
             pin_timeout: None,
             pin_idle_timeout: None,
+            session_report: None,
             session_state: None,
             max_db_connections: None,
             max_db_client_connections: None,
@@ -305,6 +307,12 @@ pub(crate) const KEYS: &[Key<Database>] = &[
         Field::Seconds(|db| &mut db.pin_idle_timeout),
         "the setting",
         "As the setting, in whole seconds.",
+    ),
+    key(
+        "session_report",
+        Field::Flag(|db| &mut db.session_report),
+        "the setting",
+        "As the setting.",
     ),
     key(
         "session_state",

@@ -68,6 +68,13 @@ impl Config {
             .unwrap_or_else(|| kind.usual())
     }
 
+    /// Whether what clients do is noted for SHOW SESSION_REPORT.
+    #[must_use]
+    pub fn session_report(&self, db: Db<'_>, user: User<'_>) -> bool {
+        let own = user.and_then(|user| user.session_report).or(db.session_report);
+        own.unwrap_or(self.settings.session_report)
+    }
+
     #[must_use]
     pub fn query_wait_timeout(&self, db: Db<'_>, user: User<'_>) -> Option<Duration> {
         let own = user.and_then(|user| user.query_wait_timeout).or(db.query_wait_timeout);

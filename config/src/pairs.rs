@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::problem::Findings;
-use crate::value::{MOST, blank};
+use crate::value::{Flag, Kind, MOST, blank};
 use crate::words::Word;
 use crate::{Place, PoolMode, Problem, Secret};
 
@@ -27,6 +27,8 @@ pub(crate) enum Field<T> {
     /// Whole seconds.
     Seconds(fn(&mut T) -> &mut Option<Duration>),
     Mode(fn(&mut T) -> &mut Option<PoolMode>),
+    /// 0 or 1, or another word for one of these.
+    Flag(fn(&mut T) -> &mut Option<bool>),
     Port(fn(&mut T) -> &mut u16),
     Secret(fn(&mut T) -> &mut Option<Secret>),
     /// Anything else; the error is what would have been right.
@@ -97,6 +99,13 @@ fn set<T>(row: &mut T, key: &Key<T>, value: &str, place: &Place, found: &mut Fin
                 Ok(())
             }
             None => Err(format!("expected {}", PoolMode::expects())),
+        },
+        Field::Flag(field) => match Flag.read(value) {
+            Some(flag) => {
+                *field(row) = Some(flag);
+                Ok(())
+            }
+            None => Err(format!("expected {}", Flag.expects())),
         },
         Field::Port(field) => match number() {
             Ok(0) | Err(_) => Err("expected a port from 1 to 65535".to_owned()),

@@ -294,6 +294,8 @@ settings! {
         "Whether servers are spoken to in TLS, over TCP: disable, never; allow and prefer, if they can; require, always; verify-ca, if their certificate is known too; verify-full, if it also names the host.";
     service_name: Option<String>, MaybeText, NULL, No, WINDOWS,
         "Another name for job_name.";
+    session_report: bool, Flag, "0", Yes, Now,
+        "1 reads what clients do in any pool_mode, and SHOW SESSION_REPORT tells what comes of it in transaction mode: see transaction-mode.md. It costs the reading of each new statement.";
     session_state: StatePolicy, States, "", Yes, Now,
         "What is done about session state in transaction and statement mode, by its kind: see transaction-mode.md. Kinds that are not named: settings, prepared statements and LISTEN are tracked, all else pins.";
     so_reuseport: bool, Flag, "0", No, Now,
@@ -551,6 +553,7 @@ mod tests {
         server_tls_protocols text yes secure
         server_tls_sslmode word yes prefer
         service_name text no NULL
+        session_report flag yes 0
         session_state states yes -
         so_reuseport flag no 0
         stats_period positive yes 60

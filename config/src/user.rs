@@ -17,6 +17,7 @@ pub struct UserRow {
     pub max_pinned_servers: Option<u32>,
     pub pin_timeout: Option<Duration>,
     pub pin_idle_timeout: Option<Duration>,
+    pub session_report: Option<bool>,
     pub session_state: Option<StatePolicy>,
     pub max_user_connections: Option<u32>,
     pub max_user_client_connections: Option<u32>,
@@ -94,6 +95,12 @@ pub(crate) const KEYS: &[Key<UserRow>] = &[
         Field::Seconds(|user| &mut user.pin_idle_timeout),
         "the database's",
         "As the setting, in whole seconds.",
+    ),
+    key(
+        "session_report",
+        Field::Flag(|user| &mut user.session_report),
+        "the database's",
+        "As the setting.",
     ),
     key(
         "session_state",

@@ -40,6 +40,7 @@ fuzz_target!(|play: Play| {
         pqexec: true,
         follows: play.mode >= 128,
         refused: Ties::default(),
+        reports: play.mode % 5 == 0,
     };
     let vars = Vars::new(&Tracked::default());
     let mut statements = Statements::new(

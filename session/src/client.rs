@@ -6,6 +6,7 @@ use wire::Scanner;
 
 use crate::ledger::Ledger;
 use crate::names::{Meaning, Names};
+use crate::notes::Notebook;
 use crate::server::Unnamed;
 use crate::trail::Asked;
 use crate::{State, Vars};
@@ -29,6 +30,8 @@ pub struct ClientSide {
     /// Its named statements.
     names: Option<Box<Names>>,
     pub(crate) unnamed: Unnamed,
+    /// What a report has to know of it.
+    pub(crate) notebook: Option<Box<Notebook>>,
     /// Bytes that cannot be sent on yet.
     stalled: Option<Box<Stalled>>,
 }
@@ -58,6 +61,7 @@ impl ClientSide {
             asks_pids: false,
             names: None,
             unnamed: Unnamed::Nothing,
+            notebook: None,
             stalled: None,
         }
     }

@@ -1,8 +1,9 @@
 //! What is to be sent on: mostly the very bytes that came, now and then some of our own.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::{Own, Tie};
+use crate::{Own, Sight, Tie};
 
 /// The outcome of one call of the relay. Kept by the worker and reused, so that nothing is allocated
 /// once its vectors have grown to the size of the traffic.
@@ -19,6 +20,10 @@ pub struct Flow {
     pub notices: Vec<Box<[u8]>>,
     /// Requests that were refused for the state they would have made. The worker drains it.
     pub refused: Vec<Tie>,
+    /// What requests do that a report is to tell of, each as often as it was asked for. The worker drains it.
+    pub sights: Vec<Arc<[Sight]>>,
+    /// Requests of which there is nothing to tell. The worker takes it.
+    pub harmless: u64,
     /// Adds up until the worker takes it.
     pub counted: Counted,
 }

@@ -83,6 +83,7 @@ impl Outward<'_> {
         while let Some(piece) = self.client.scanner.next(&mut rest).map_err(Fault::Client)? {
             let end = self.input.len() - rest.len();
             match self.piece(&piece, end)? {
+                Next::On if self.rules.reports => self.note(&piece),
                 Next::On => {}
                 Next::Hold => return Ok(Said::Held),
                 Next::Terminate => return Ok(Said::Terminate),

@@ -20,6 +20,8 @@ pub struct Rules {
     pub follows: bool,
     /// State that is refused.
     pub refused: Ties,
+    /// Whether what clients do is noted for the report (`session_report`).
+    pub reports: bool,
 }
 
 impl Default for Rules {
@@ -32,6 +34,7 @@ impl Default for Rules {
             pqexec: true,
             follows: true,
             refused: Ties::default(),
+            reports: false,
         }
     }
 }

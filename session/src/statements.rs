@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use hashbrown::HashTable;
 
 use crate::pids::{self, Pids};
+use crate::sight::Sights;
 use crate::{Read, Reading, Readings};
 
 /// What every name on a server begins with.
@@ -51,6 +52,8 @@ pub struct Statements {
     met: Table,
     registry: Arc<Registry>,
     readings: Readings,
+    /// What reports tell of texts.
+    pub(crate) sights: Sights,
     pub(crate) pids: Arc<Pids>,
 }
 
@@ -100,7 +103,8 @@ impl Statements {
     pub fn new(registry: Arc<Registry>, read: Read) -> Self {
         let readings = Readings::new(read, registry.seed());
         let pids = Arc::default();
-        Self { met: Table::new(registry.seed()), registry, readings, pids }
+        let sights = Sights::default();
+        Self { met: Table::new(registry.seed()), registry, readings, sights, pids }
     }
 
     /// As [`Self::new`], for a process whose clients have pids.

@@ -22,7 +22,7 @@ const NAME_MAX: usize = 63;
 
 /// Longer texts are not read: a worker has no time for them, and asking the server afterwards costs
 /// less.
-const READ_MAX: usize = 16 * 1024;
+pub(crate) const READ_MAX: usize = 16 * 1024;
 
 /// Read `text`, as PostgreSQL would.
 #[must_use]
@@ -157,7 +157,7 @@ const SHOWN: [(States, Tie); 8] = [
 ];
 
 /// What a statement says of the state that it makes and that outlives its transaction.
-fn show(statement: &sql::Statement, shows: &mut Ties) {
+pub(crate) fn show(statement: &sql::Statement, shows: &mut Ties) {
     let brief = |act: &Act| matches!(act, Act::CreateTemporary(made) if made.on_commit_drop);
     for (states, tie) in SHOWN {
         let brief = tie == Tie::TemporaryTable && statement.acts.iter().any(brief);
@@ -181,7 +181,7 @@ fn show(statement: &sql::Statement, shows: &mut Ties) {
 }
 
 /// Whether all that an act does is to set what the server reports by itself.
-fn is_reported(act: &Act) -> bool {
+pub(crate) fn is_reported(act: &Act) -> bool {
     matches!(act, Act::Set(setting) if is_always_tracked(setting.name.as_bytes()))
 }
 

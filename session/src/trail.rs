@@ -23,6 +23,8 @@ pub struct Trail {
     marks: Marks,
     /// What ran last that may have changed something.
     culprit: Option<Arc<Reading>>,
+    /// State that what ran lately says it makes.
+    shown: Ties,
     hurried: bool,
     /// Channels it listens to, as far as it is known.
     channels: Vec<Box<[u8]>>,
@@ -50,6 +52,12 @@ impl Trail {
     pub(crate) fn mark(&mut self, reading: &Arc<Reading>) {
         if reading.marks.is_none() {
             return;
+        }
+        if self.marks.is_none() {
+            self.shown = Ties::default();
+        }
+        for tie in reading.shows.iter() {
+            self.shown.add(tie);
         }
         self.marks = self.marks.and(reading.marks.without(Marks::PASSING));
         if reading.marks.has(Marks::SETTINGS) || reading.asks_of_tables() {
@@ -150,6 +158,12 @@ impl Trail {
     pub fn assume(&mut self) {
         self.sequences.assume();
         self.marks = self.marks.without(Marks::MAY_GIVE).and(Marks::ASK);
+    }
+
+    /// Whether a text that was run since it was known before says that it makes such state.
+    #[must_use]
+    pub fn is_shown(&self, tie: Tie) -> bool {
+        self.shown.has(tie)
     }
 
     /// How the text begins that brought about what ties it, as far as that is known.

@@ -644,7 +644,7 @@ fn garbage_is_judged() {
 /// There are a hundred thousand of them.
 #[test]
 fn an_idle_client_is_small() {
-    assert!(size_of::<ClientSide>() <= 80, "{}", size_of::<ClientSide>());
+    assert!(size_of::<ClientSide>() <= 88, "{}", size_of::<ClientSide>());
     fn moves<T: Send>() {}
     moves::<ServerSide>();
     moves::<ClientSide>();

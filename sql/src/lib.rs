@@ -17,6 +17,7 @@
 
 mod act;
 mod catalog;
+mod digest;
 mod mentions;
 mod reading;
 mod states;
@@ -26,5 +27,6 @@ pub use act::{
     Act, CopyWay, Discarded, Item, Mode, Object, Setting, Temporary, Transaction, Value,
 };
 pub use catalog::{Builtin, builtin, catalog_comes_first, encoding_is_plain};
+pub use digest::Digest;
 pub use reading::{Reading, Statement, TEXT_BYTES_MAX, Touch, Unread};
 pub use states::States;

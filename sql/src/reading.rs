@@ -16,7 +16,7 @@ pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// What a reading may need of the stack, in a debug build: the parser takes what it finds, and the tree a hundred levels
 /// of large frames. Where less is left it is run on a stack of its own, which costs a mapping; so threads that read a lot
 /// are better given 4 MB.
-const STACK_BYTES: usize = 2 << 20;
+pub(crate) const STACK_BYTES: usize = 2 << 20;
 
 /// What a text may do.
 #[derive(Clone, Debug, PartialEq)]

@@ -183,6 +183,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         match command {
             Command::Show(view) => Ok(Plan::All(Order::Facts(*view), Asking::Show)),
             Command::KillClient(id) => Ok(Plan::All(Order::KillClient(*id), Asking::KillClient)),
+            Command::ResetReport => plain(Order::ForgetReport),
             Command::Reload => Ok(Plan::Steward(Box::new(|ask| Errand::Reload { ask }))),
             Command::Set { key, value } => {
                 let (key, value) = (key.clone(), value.clone());

@@ -45,6 +45,9 @@ impl<D: Driver, W: World> Worker<D, W> {
                     facts.pins = self.pin_facts();
                 }
                 Need::Listeners => facts.listeners = self.listener_facts(),
+                Need::SessionReport => {
+                    facts.session_report = self.report_facts();
+                }
                 Need::PinTotals => facts.pin_totals = self.pin_totals(),
                 Need::PeerPools => facts.peer_pools = self.peer_pool_facts(),
             }

@@ -26,6 +26,7 @@ mod parked;
 mod peers;
 mod pins;
 mod replica;
+mod report;
 mod room;
 mod route;
 mod secure;

@@ -35,6 +35,8 @@ pub enum Order {
     /// Drop clients and servers, and leave the database paused.
     Kill(Scope),
     KillClient(u64),
+    /// Begin SHOW SESSION_REPORT anew.
+    ForgetReport,
     /// Done when every obsolete server is gone.
     WaitClose(Scope),
     /// A new configuration; servers of what changed are obsolete.
@@ -138,6 +140,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 let found = self.kill_client(id, ask);
                 return self.answer(ask, Answer::Found(found));
             }
+            Order::ForgetReport => self.forget_report(),
             Order::WaitClose(scope) => return self.wait_until(Until::Closed(scope), ask),
             Order::Site(site) => self.move_over(site),
             Order::Shutdown(how) => self.shut_down(how),

@@ -92,6 +92,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
         }
         if first {
+            for tie in ties.iter() {
+                self.report_tie(slot, entry, tie);
+            }
             self.log_client(slot, Level::Log, format_args!("pinned to its server: {ties}"));
         }
         if !warned.is_none() {

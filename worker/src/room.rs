@@ -14,6 +14,7 @@ use session::{Mode, Rules, Tie, Ties};
 
 use crate::ears::Ears;
 use crate::pins::Tallies;
+use crate::report::Report;
 use crate::welcome::Welcome;
 use crate::worker::Worker;
 use crate::world::World;
@@ -40,6 +41,8 @@ pub(crate) struct Room {
     /// State of which the log warns.
     pub(crate) warned: Ties,
     pub(crate) pins: Tallies,
+    /// What its clients did, where that is reported.
+    pub(crate) report: Option<Box<Report>>,
     /// `server_reset_query`, where it is to be run at every release.
     pub(crate) reset: Option<Box<str>>,
     /// Settings asked for at login that its servers are known to take, and as what.
@@ -191,6 +194,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             max_pinned: 0,
             warned: Ties::default(),
             pins: Tallies::default(),
+            report: None,
             reset: None,
             proven: HashMap::new(),
             welcome: self.commons.memory().welcomes.get(&id).cloned(),
@@ -240,6 +244,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             pqexec: !settings.disable_pqexec,
             follows: settings.track_session_state,
             refused: kinds(config, database, row, Verdict::Error),
+            reports: config.session_report(database, row),
         };
         room.warned = kinds(config, database, row, Verdict::Warn);
         room.max_pinned = config.max_pinned_servers(database, row).map_or(0, NonZeroU32::get);

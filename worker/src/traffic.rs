@@ -210,6 +210,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         );
         let (to_client, to_server) = (client.conn, server.conn);
         self.pass_on(to_client, to_server, bytes, Towards::Server);
+        self.report(Some(slot));
         match said {
             Ok(Said::More | Said::Held) => self.settle_server(slot, entry),
             Ok(Said::Terminate) if planted::is("goodbye-overtakes") => {
@@ -278,6 +279,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         self.count(entry, slot);
         self.count_refusals(slot);
+        self.report(slot);
         match self.servers[entry as usize].own {
             Some(Own::Set) if heard.fatal => {
                 self.flow.owned.clear();

@@ -74,6 +74,8 @@ pub struct Worker<D: Driver, W> {
     /// Since then, whoever dials is left to the other processes on the port.
     pub(crate) turning_away: Option<Instant>,
     pub(crate) asks: Asks,
+    /// How often SHOW SESSION_REPORT began anew.
+    pub(crate) report_number: u64,
     pub(crate) standing: Standing,
     /// Which client has which cancel key.
     pub(crate) keys: HashMap<KeyId, u32>,
@@ -154,6 +156,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             doors: Vec::new(),
             turning_away: None,
             asks: Asks::default(),
+            report_number: 0,
             standing: Standing::default(),
             keys: HashMap::new(),
             peers: Peers::default(),

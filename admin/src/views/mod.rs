@@ -11,6 +11,7 @@ mod peers;
 mod pin_totals;
 mod pins;
 mod pools;
+mod session_report;
 mod sockets;
 mod state;
 mod stats;
@@ -42,6 +43,7 @@ pub enum View {
     Pins,
     Pools,
     Servers,
+    SessionReport,
     Sockets,
     State,
     Stats,
@@ -75,6 +77,7 @@ pub enum Need {
     Pins,
     Listeners,
     PinTotals,
+    SessionReport,
 }
 
 /// A row of the table of views.
@@ -158,7 +161,7 @@ const VERSION: Sheet = Sheet {
     about: "The version of PgBouncer that this program stands in for.",
 };
 
-pub(crate) static SHEETS: [Sheet; 25] = [
+pub(crate) static SHEETS: [Sheet; 26] = [
     sockets::ACTIVE_SOCKETS,
     sockets::CLIENTS,
     config::CONFIG,
@@ -176,6 +179,7 @@ pub(crate) static SHEETS: [Sheet; 25] = [
     pins::PINS,
     pools::POOLS,
     sockets::SERVERS,
+    session_report::SESSION_REPORT,
     sockets::SOCKETS,
     state::STATE,
     stats::STATS,

@@ -49,6 +49,11 @@ fn wanted() -> BTreeMap<&'static str, String> {
         ),
         ("PEERS", "peer_id i, host t, port i, pool_size i"),
         ("PINS", PINS),
+        (
+            "SESSION_REPORT",
+            "database t, user t, verdict t, kind t, statement t, count q, clients q, first_seen t, \
+             last_seen t, application_name t, advice t",
+        ),
         ("LISTENERS", "database t, user t, channel t, clients q, delivered q"),
         (
             "PIN_TOTALS",

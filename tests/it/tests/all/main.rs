@@ -31,6 +31,7 @@ mod prepared;
 mod processes;
 mod relay;
 mod replication;
+mod report;
 mod resources;
 mod running;
 mod sequences;
