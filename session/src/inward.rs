@@ -69,7 +69,7 @@ impl Inward<'_> {
             if piece.ends {
                 self.answer_unsent();
             }
-            if self.heard.left_open {
+            if self.heard.left_open || self.heard.refused {
                 break;
             }
         }
@@ -242,7 +242,8 @@ impl Inward<'_> {
             }
             _ => {}
         }
-        if kind == Own::Set
+        self.heard.refused |= kind == Own::Ahead && error.is_some();
+        if matches!(kind, Own::Set | Own::Ahead)
             && error.is_none()
             && let Some(client) = &mut self.client
         {

@@ -97,7 +97,7 @@ impl What {
     fn runs(self) -> bool {
         match self {
             Self::Query | Self::FunctionCall | Self::Execute | Self::Sync => true,
-            Self::Own(own) => !matches!(own, Own::Set | Own::Probe | Own::Prepare),
+            Self::Own(own) => !matches!(own, Own::Set | Own::Ahead | Own::Probe | Own::Prepare),
             _ => false,
         }
     }

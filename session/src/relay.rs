@@ -31,6 +31,8 @@ pub struct Heard {
     pub told: bool,
     /// It came after the client had had its last answer: it is none of the client's business.
     pub late: bool,
+    /// What was to set the session failed, and what came after that was not passed on: the server is of no use.
+    pub refused: bool,
     /// The goodbye was among the client's bytes that had been held back.
     pub terminate: bool,
 }
@@ -76,6 +78,7 @@ pub fn from_server(
     if let Some(client) = client
         && client.is_held()
         && !heard.left_open
+        && !heard.refused
         && !heard.fatal
     {
         heard.terminate = resume(client, server, statements, rules, flow)? == Said::Terminate;

@@ -78,6 +78,8 @@ impl std::fmt::Debug for Found {
 pub enum Own {
     /// The client's tracked parameters. When it is answered the client adopts the server's spelling.
     Set,
+    /// As `Set`, and the client's request is right behind it: where it fails, nothing else is to be passed on.
+    Ahead,
     /// `server_check_query`, or an empty query to see whether the server is alive.
     Check,
     /// `server_reset_query`.

@@ -574,6 +574,7 @@ impl Engine {
                 self.changed();
                 "DISCARD ALL"
             }
+            Op::DiscardSequences => "DISCARD SEQUENCES",
             Op::Crash => return Err(Failure::Fatal),
             Op::Nonsense => return error("42601", "syntax error"),
         };

@@ -130,6 +130,8 @@ pub(crate) enum Op<'a> {
     },
     DeallocateAll,
     DiscardAll,
+    /// Which it has none of.
+    DiscardSequences,
     ResetAll,
     /// The server dies of it.
     Crash,
@@ -167,14 +169,15 @@ pub(crate) fn op(statement: &[u8]) -> Op<'_> {
         return Op::Nonsense;
     };
     match statement {
-        b"b" => return Op::Begin,
-        b"c" => return Op::Commit,
+        b"b" | b"BEGIN" => return Op::Begin,
+        b"c" | b"COMMIT" => return Op::Commit,
         b"k" | b"ROLLBACK" => return Op::Rollback,
         b"f" => return Op::Fail,
         b"n" => return Op::Notice,
         b"x" => return Op::Crash,
         b"DEALLOCATE ALL" => return Op::DeallocateAll,
         b"DISCARD ALL" => return Op::DiscardAll,
+        b"DISCARD SEQUENCES" => return Op::DiscardSequences,
         b"ra" => return Op::ResetAll,
         b"t0" => return Op::Table(false),
         b"t1" => return Op::Table(true),

@@ -86,7 +86,12 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         match client.state {
             State::Linked(server) if self.runs_clients_request(server.0) => {
-                self.cancel_on(server.0, asker);
+                self.cancel_on(server.0, Some(asker));
+            }
+            State::Linked(server) if self.servers[server.0 as usize].side.is_ahead() => {
+                // What sets its session is not to be struck. As soon as that is done, the request is.
+                self.servers[server.0 as usize].cancel_behind = true;
+                self.cancelled(asker);
             }
             State::Waiting(_) | State::Linked(_)
                 if !client.held.is_empty()
@@ -113,22 +118,22 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn runs_clients_request(&self, server: u32) -> bool {
         let server = &self.servers[server as usize];
-        server.own.is_none() && (server.side.owes() || server.replica.is_some())
+        !server.is_ours() && (server.side.owes() || server.replica.is_some())
     }
 
-    fn cancel_on(&mut self, slot: u32, asker: Asker) {
+    pub(crate) fn cancel_on(&mut self, slot: u32, asker: Option<Asker>) {
         let server = &self.servers[slot as usize];
         let (id, request, pool) = (server.id, server.requests, server.pool);
         let same = |c: &&mut Canceller| {
             c.server_id == id && c.request == request && c.state != Going::Closing
         };
         if let Some(under_way) = self.cancellers.iter_mut().map(|(_, c)| c).find(|c| same(c)) {
-            under_way.askers.push(asker);
+            under_way.askers.extend(asker);
             return;
         }
         // A server without a key cannot be asked to stop.
         let (Some(address), false) = (server.address.clone(), server.key.is_empty()) else {
-            return self.cancelled(asker);
+            return asker.into_iter().for_each(|asker| self.cancelled(asker));
         };
         let (approach, host) = (self.approach_of_cancel(server), server.route.host().into());
         let conn = self.driver.connect(&address);
@@ -138,7 +143,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             server: slot,
             server_id: id,
             request,
-            askers: vec![asker],
+            askers: asker.into_iter().collect(),
             since: self.now,
             state: Going::Connecting,
             approach,
@@ -168,7 +173,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             Some(server)
                 if server.requests == canceller.request
                     && (server.side.owes() || server.replica.is_some())
-                    && server.own.is_none() =>
+                    && !server.is_ours() =>
             {
                 let mut packet = Vec::with_capacity(16 + server.key.len());
                 wire::write::client::cancel_request(&mut packet, server.pid, &server.key);

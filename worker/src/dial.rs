@@ -36,6 +36,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             pool,
             state: State::Resolving,
             side: ServerSide::new(Vars::new(&self.site.tracked)),
+            cancel_behind: false,
             own: None,
             touched: false,
             client,

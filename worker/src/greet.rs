@@ -233,7 +233,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Own::Connect | Own::Reconnect => "connect_query",
                 Own::Check => "server_check_query",
                 Own::Reset => "server_reset_query",
-                Own::Set => "client settings",
+                Own::Set | Own::Ahead => "client settings",
                 Own::Clean => "DISCARD ALL",
                 Own::Lookup => "auth_query",
                 Own::Probe => "session probe",
@@ -264,6 +264,11 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             // Their answers are more than that they are done.
             Own::Ear => self.ear_heard(entry),
+            Own::Ahead => {
+                if std::mem::take(&mut self.servers[entry as usize].cancel_behind) {
+                    self.cancel_on(entry, None);
+                }
+            }
             Own::Lookup | Own::Probe | Own::Prepare | Own::Lend => {}
         }
     }
@@ -273,7 +278,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             // Whoever comes next would find it as it was left, or it does not even answer.
             Own::Check | Own::Reset => self.server_dies(entry, "reset query failed"),
             Own::Connect => self.login_fails(entry, "connect_query failed", None),
-            Own::Set => self.vars_refused(entry, error),
+            Own::Set | Own::Ahead => self.vars_refused(entry, error),
             Own::Clean | Own::Reconnect | Own::Lookup => self.server_dies(entry, "unclean server"),
             Own::Ear => self.ear_failed(entry),
             Own::Probe | Own::Prepare | Own::Lend => {}

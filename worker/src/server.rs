@@ -20,6 +20,8 @@ pub(crate) struct Server {
     pub(crate) side: ServerSide,
     /// Our own query, that it has not answered yet.
     pub(crate) own: Option<Own>,
+    /// The client's request is to be cancelled that stands behind what sets its session.
+    pub(crate) cancel_behind: bool,
     /// A client has had it since its login or its last DISCARD ALL for an inquiry.
     pub(crate) touched: bool,
     /// Whom it serves: a client, or an inquiry.
@@ -61,6 +63,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Whether a query of ours is under way, be it with the client's request behind it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.own.is_some() || self.side.is_ahead()
+    }
+
     /// Whether its client may have half a message of it, so that nothing of ours can be said to
     /// that one. Of a replication stream nobody counts the messages: it always may.
     pub(crate) fn is_torn(&self) -> bool {

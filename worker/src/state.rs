@@ -24,6 +24,14 @@ const UNKNOWN_TO_IT: [&[u8]; 4] = [b"42P01", b"42883", b"42601", b"0A000"];
 /// Start-up settings of one pool that are remembered as having been taken.
 const PROVEN_MAX: usize = 1024;
 
+/// What is to follow when a server has its client's settings.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Behind {
+    Nothing,
+    /// What the client said.
+    Request,
+}
+
 impl<D: Driver, W: World> Worker<D, W> {
     /// A server has done its part for `slot`: they part, unless something ties them, or it is not
     /// known yet whether anything does.
@@ -144,7 +152,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             return;
         }
         // A RESET may have led back to what the client asked for at login, and not the server's own.
-        self.adapt(slot, entry);
+        self.adapt(slot, entry, Behind::Nothing);
     }
 
     /// Whether `slot`, whose state was `before`, has settings that it did not begin with, where that is
@@ -252,8 +260,28 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
     }
 
+    /// Tell `entry` its client's settings so that what the client said may follow at once. `false`: that has to wait.
+    fn goes_ahead(&mut self, slot: u32, entry: u32, query: &[u8]) -> bool {
+        let client = &self.clients[slot as usize];
+        let fresh = self.fresh.as_ref().filter(|(fresh, _)| *fresh == slot);
+        let bytes = fresh.map_or(&client.held[..], |(_, bytes)| bytes);
+        let side = &self.servers[entry as usize].side;
+        if client.ear.is_some()
+            || bytes.is_empty()
+            || !side.may_go_ahead(&client.side, bytes)
+            || self.is_being_canceled(entry)
+        {
+            return false;
+        }
+        let (server, mut out) = (&mut self.servers[entry as usize], Vec::new());
+        server.requests += 1;
+        server.side.go_ahead(&client.side, query, &mut out);
+        self.send_to_server(entry, &out);
+        true
+    }
+
     /// Whether the server of `slot` has to be given its settings first; then that is under way.
-    pub(crate) fn adapt(&mut self, slot: u32, entry: u32) -> bool {
+    pub(crate) fn adapt(&mut self, slot: u32, entry: u32, behind: Behind) -> bool {
         let client = &mut self.clients[slot as usize];
         let server = &mut self.servers[entry as usize];
         let (mut query, mut out) = (Vec::new(), Vec::new());
@@ -261,6 +289,10 @@ impl<D: Driver, W: World> Worker<D, W> {
         client.side.vars.share(&mut side.vars);
         let missing = side.trail.missing(&client.side);
         let differs = session::adapt(&client.side, &side.vars, &side.trail, &mut query);
+        let ahead = differs && missing.is_empty() && behind == Behind::Request;
+        if ahead && self.goes_ahead(slot, entry, &query) {
+            return false;
+        }
         if differs {
             self.run_own(entry, Own::Set, &query);
         }
@@ -307,7 +339,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             client.side.vars.set(name.as_bytes(), value);
         }
         client.side.state = Some(asked.state.clone().shared());
-        if !self.adapt(slot, entry) {
+        if !self.adapt(slot, entry, Behind::Nothing) {
             self.was_proven(slot, entry);
         }
     }

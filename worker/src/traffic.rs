@@ -11,6 +11,7 @@ use crate::end::Why;
 use crate::inquiry;
 use crate::order::Shutdown;
 use crate::server;
+use crate::state::Behind;
 use crate::worker::Worker;
 use crate::world::World;
 
@@ -21,7 +22,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn client_said(&mut self, slot: u32, bytes: Buf) {
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
         let servers = &self.servers;
-        let is_ours = |entry: u32| servers.get(entry as usize).is_some_and(|s| s.own.is_some());
+        let is_ours = |entry: u32| servers.get(entry as usize).is_some_and(server::Server::is_ours);
         match client.state {
             State::Linked(server)
                 if client.held.is_empty() && !client.side.is_held() && !is_ours(server.0)
@@ -121,7 +122,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         if matches!(waiting_for, State::Waiting(WaitingFor::Welcome)) {
             return self.welcomed(slot, entry);
         }
-        if self.adapt(slot, entry) {
+        if self.adapt(slot, entry, Behind::Request) {
             // What the client said waits until the server has its settings: were they refused, its
             // query would run with somebody else's.
             return self.hold_fresh();
@@ -342,7 +343,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     fn go_on_with_held(&mut self, slot: u32, entry: u32) {
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
         let linked = matches!(client.state, State::Linked(server) if server.0 == entry);
-        let setting = self.servers.get(entry as usize).is_none_or(|s| s.own.is_some());
+        let setting = self.servers.get(entry as usize).is_none_or(server::Server::is_ours);
         if linked && !setting && !client.held.is_empty() && !client.side.is_held() {
             let held = mem::take(&mut client.held);
             self.forward(slot, entry, held.into());

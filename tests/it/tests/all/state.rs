@@ -1,7 +1,12 @@
 //! Session state in transaction mode: nothing of one client's shows at another, and nothing of its own is lost.
 
-use harness::say::{bind, execute, parse, sync};
-use harness::{Raw, World, eventually};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use harness::fake::{self, FakeServer};
+use harness::postgres::PASSWORD;
+use harness::say::{self, bind, execute, parse, sync};
+use harness::{Raw, Setup, World, eventually};
 
 /// Two clients of one server.
 fn two(world: &World) -> (Raw, Raw) {
@@ -354,4 +359,100 @@ fn it_can_be_switched_off() {
     let (mut ann, mut bob) = two(&world);
     ann.run("SET work_mem = '33MB'");
     assert_eq!(bob.value("SHOW work_mem"), "33MB");
+}
+
+/// What sets a server's session goes out with the request that needs it so; a request that ends transactions waits for it.
+#[test]
+fn what_differs_goes_out_with_the_request() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    ann.run("SET work_mem = '11MB'");
+    ann.run("SET TimeZone = 'Asia/Tokyo'");
+    for _ in 0..3 {
+        for sql in ["SHOW work_mem", "BEGIN; SHOW work_mem; COMMIT"] {
+            bob.run("SELECT 1");
+            let rows = ann.query(sql).rows();
+            assert_eq!(rows[0][0].as_deref(), Some("11MB"), "{sql}");
+        }
+        bob.run("SELECT 1");
+        let asked =
+            [parse("", "SHOW TimeZone"), bind("", "", &[]), execute("", 0), sync()].concat();
+        assert_eq!(ann.ask(&asked).rows()[0][0].as_deref(), Some("Asia/Tokyo"));
+        bob.run("SELECT 1");
+        ann.run("BEGIN");
+        assert_eq!(ann.value("SHOW work_mem"), "11MB");
+        ann.run("COMMIT");
+        assert_eq!(
+            bob.value("SHOW TimeZone"),
+            bob.value("SELECT reset_val FROM pg_settings WHERE name = 'TimeZone'")
+        );
+    }
+}
+
+/// Where a server refuses what its client is set to, the client's request is not run with something else.
+#[test]
+fn nothing_runs_where_the_session_cannot_be_set() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let role = format!("lost_{}", world.db);
+    world.direct().run(&format!(
+        "CREATE ROLE {role}; GRANT {role} TO app; CREATE TABLE t (i int); GRANT ALL ON t TO app"
+    ));
+    let (mut ann, mut bob) = two(&world);
+    ann.run(&format!("SET ROLE {role}"));
+    bob.run("SELECT 1");
+    world.direct().run(&format!("REVOKE {role} FROM app"));
+    let insert =
+        [parse("", "INSERT INTO t VALUES (1)"), bind("", "", &[]), execute("", 0), sync()].concat();
+    ann.send(&insert);
+    assert_eq!(ann.until_closed().tags(), "E");
+    assert_eq!(bob.value("SELECT count(*) FROM t"), "0");
+    world.direct().run(&format!("DROP ROLE {role}"));
+}
+
+/// A server whose guest it plays says nothing before it has been told both, and then that it refuses.
+#[test]
+fn a_request_goes_out_behind_what_sets_its_server() {
+    howdah_only!("it waits for the answer");
+    let refuses = Arc::new(AtomicBool::new(false));
+    let says_no = refuses.clone();
+    let server = FakeServer::start(move |mut guest| {
+        if guest.admit().is_none() {
+            return;
+        }
+        while let Some(sql) = guest.read_until(b'Q') {
+            let sql = String::from_utf8_lossy(&sql).trim_end_matches('\0').to_owned();
+            if !sql.starts_with("BEGIN;SET application_name='ann'") {
+                guest.send(&fake::answer(&sql));
+                continue;
+            }
+            let Some(request) = guest.read_until(b'Q') else { return };
+            let request = String::from_utf8_lossy(&request).trim_end_matches('\0').to_owned();
+            if says_no.load(Ordering::SeqCst) {
+                guest.send(&fake::error("ERROR", "22023", "refused"));
+                guest.send(&say::message(b'Z', b"E"));
+                guest.send(&fake::error("ERROR", "25P02", "aborted"));
+                guest.send(&say::message(b'Z', b"E"));
+            } else {
+                guest.send(&fake::parameter("application_name", "ann"));
+                guest.send(&say::message(b'C', b"COMMIT\0"));
+                guest.send(&fake::ready());
+                guest.send(&fake::answer(&request));
+            }
+        }
+    });
+    let howdah =
+        Setup::new().set("default_pool_size", 1).database("fake", &server.target()).start();
+    let login = |name: &str| {
+        howdah.login("app", PASSWORD, "fake").parameter("application_name", name).enter()
+    };
+    let mut bob = login("bob");
+    bob.run("SELECT 'bob'");
+    let mut ann = login("ann");
+    assert_eq!(ann.value("SELECT 1"), "SELECT 1");
+    bob.run("SELECT 'bob'");
+    refuses.store(true, Ordering::SeqCst);
+    ann.send(&say::query("SELECT 2"));
+    assert_eq!(ann.until_closed().tags(), "E");
 }
