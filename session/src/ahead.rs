@@ -51,7 +51,7 @@ impl ServerSide {
     fn binds_harmless(&self, client: &ClientSide, body: &[u8]) -> bool {
         let Some(names) = BindNames::find(body) else { return false };
         let statement = match client.meaning(names.statement, &self.ledger) {
-            Meaning::Statement(statement, _) => statement,
+            Meaning::Statement(statement, ..) => statement,
             Meaning::Open => return false,
             Meaning::Nothing => match &client.unnamed {
                 Unnamed::Is(statement) if names.statement.is_empty() => statement.clone(),

@@ -8,6 +8,7 @@ use crate::ledger::Ledger;
 use crate::names::{Meaning, Names};
 use crate::notes::Notebook;
 use crate::server::Unnamed;
+use crate::statements::Statement;
 use crate::trail::Asked;
 use crate::{State, Vars};
 
@@ -97,6 +98,11 @@ impl ClientSide {
 
     pub(crate) fn meaning(&self, name: &[u8], ledger: &Ledger) -> Meaning {
         self.names.as_ref().map_or(Meaning::Nothing, |names| names.meaning(name, ledger))
+    }
+
+    /// What a name stands for, or will if all goes well.
+    pub(crate) fn statement(&self, name: &[u8]) -> Option<&Statement> {
+        self.names.as_ref()?.statement(name)
     }
 
     /// Do something to the names. An empty map is not kept.

@@ -17,6 +17,7 @@ use crate::relay::Heard;
 use crate::rules::{Fault, Mode, Rules};
 use crate::server::{Copying, Own, Phase, ServerSide, Unnamed};
 use crate::statements::PREFIX;
+use crate::wager;
 
 /// Messages that are looked into are collected, and no server has this much to say in one.
 const LOOKED_INTO_MAX: u32 = 16 << 20;
@@ -106,7 +107,8 @@ impl Inward<'_> {
                 tag => Err(Fault::Unexpected { tag }),
             };
         };
-        let ours = head.whose == Whose::Ours && !planted::is("own-answers-heard");
+        let ours = head.whose == Whose::Ours && !planted::is("own-answers-heard")
+            || tag == tag::PARAMETER_DESCRIPTION && mem::take(&mut self.server.has_parameters);
         // What a statement of our own gives notice of is nothing to the client.
         if tag == tag::NOTICE {
             return Ok(linked && !ours);
@@ -202,9 +204,10 @@ impl Inward<'_> {
         if self.server.copy != Copying::Both {
             self.server.copy = Copying::No;
         }
+        let hushed = self.server.ledger.head().is_some_and(|head| head.whose == Whose::Ours);
         if let Some(own) = own {
             self.owned(own);
-        } else {
+        } else if !hushed {
             self.flow.counted.queries += 1;
             self.flow.counted.transactions += u64::from(status == Status::Idle);
             if self.rules.mode == Mode::Statement && status != Status::Idle {
@@ -432,6 +435,11 @@ impl Inward<'_> {
             }
             return;
         }
+        self.server.has_parameters = false;
+        if what.is_extended() && self.loses_wager(&fields, what) {
+            return;
+        }
+        let Some(head) = self.server.ledger.head() else { return };
         let name = head.name.clone();
         self.copy_failed();
         if what.is_extended() {
@@ -439,6 +447,12 @@ impl Inward<'_> {
         }
         let code = fields.code();
         self.heard.told = self.client.is_some();
+        if wager::is_provoked(&fields) {
+            if self.client.is_some() {
+                self.flow.to_client.say(wager::changed);
+            }
+            return;
+        }
         if let Some(tie) = refusal::read(&fields) {
             if self.client.is_some() {
                 self.flow.refused.push(tie);
@@ -453,7 +467,7 @@ impl Inward<'_> {
     }
 
     /// The head is an extended message and failed: the server skips to the next Sync.
-    fn skip(&mut self, what: What) {
+    pub(crate) fn skip(&mut self, what: What) {
         let skipped = self.server.ledger.skip();
         for (at, undo) in skipped.notes {
             match undo {
@@ -563,6 +577,9 @@ impl Inward<'_> {
     #[inline]
     fn pop(&mut self) {
         self.server.ledger.pop();
+        if self.server.wager.is_some() {
+            self.settle_wager();
+        }
         self.answer_unsent();
     }
 

@@ -277,6 +277,25 @@ impl Ledger {
         self.runs == 0
     }
 
+    /// Whether nothing is owed but what prepares or closes statements, or describes them.
+    pub(crate) fn only_prepares(&self) -> bool {
+        use What::{Close, CloseFaked, Describe, Gone, Parse, ParseFaked};
+        let prepares = |what| match what {
+            Parse | Close | Describe | ParseFaked | CloseFaked | Gone => true,
+            // What is behind it is not run if it fails.
+            What::Own(own) => matches!(own, Own::Set | Own::Ahead),
+            _ => false,
+        };
+        self.entries.iter().all(|entry| prepares(entry.what))
+    }
+
+    /// Nobody is to hear the answer to the head.
+    pub(crate) fn hush(&mut self) {
+        if let Some(head) = self.entries.front_mut() {
+            head.whose = Whose::Ours;
+        }
+    }
+
     /// Something may do away with all named statements.
     pub(crate) fn wipe(&mut self, when: Wipe) {
         match when {

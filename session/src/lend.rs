@@ -15,8 +15,9 @@ use crate::reading::{Marks, Reading};
 use crate::server::Own;
 use crate::statements::Statement;
 
-/// A name of the client's, and what it means.
-type Loan = (Arc<[u8]>, Arc<Statement>);
+/// A name of the client's, and what it means, or nothing but that it is taken: what is given up by its name need
+/// not be prepared any more, and perhaps it cannot be.
+type Loan = (Arc<[u8]>, Option<Arc<Statement>>);
 
 /// Statements that execute each other, further than anybody goes.
 const DEPTH_MAX: usize = 8;
@@ -41,7 +42,7 @@ impl Outward<'_> {
                     self.watch_executed(&reading, depth + 1);
                 }
                 None => {
-                    self.server.trail.mark_unknown();
+                    self.server.trail.mark_unread();
                     let unread = Reading::new(crate::sequences::unread(None), Box::default());
                     self.watch_sequences(&Arc::new(unread));
                 }
@@ -59,7 +60,7 @@ impl Outward<'_> {
             return Some(self.statements.reading(text.get(*body..)?));
         }
         match self.client.meaning(name, &self.server.ledger) {
-            Meaning::Statement(statement, _) => {
+            Meaning::Statement(statement, ..) => {
                 Some(Arc::clone(self.statements.reading_of(&statement)))
             }
             _ => None,
@@ -81,7 +82,7 @@ impl Outward<'_> {
     ) {
         self.flow.counted.client_parses += 1;
         let name: Arc<[u8]> = name.into();
-        self.give_name(&name, Some(statement));
+        self.give_name(&name, Some(statement), false);
         self.pass_as(message, What::Parse);
         self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, &name));
     }
@@ -93,23 +94,25 @@ impl Outward<'_> {
         let looks = reading.marks.has(Marks::LOOKS) && self.server.ledger.is_empty();
         let ours = if looks { self.server.known.forget_all() } else { Vec::new() };
         if !loans.is_empty() || !ours.is_empty() {
-            self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
             for name in ours {
                 self.say(|out| write::client::close(out, Namespace::Statement, &name));
             }
-            for (name, statement) in loans {
-                let Statement { query, types, .. } = &*statement;
-                self.say(|out| write::client::parse(out, &name, query, types));
-                self.server.lent.push(name);
+            // One that cannot be prepared now is to stand in no other's way.
+            for loan in loans {
+                self.say(|out| parse(&loan, out));
+                self.say(write::client::sync);
+                self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
+                self.server.lent.push(loan.0);
             }
             self.say(write::client::sync);
+            self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
         }
         self.expect_deallocates(reading, self.server.ledger.next());
     }
 
     /// As `lend_for_query`, for a statement that is bound. Its deeds, if it has any.
     pub(crate) fn lend_for_statement(&mut self, statement: &Statement) -> Option<Arc<Reading>> {
-        if !self.rules.watches() || !self.client.vars.is_plain() {
+        if !self.rules.watches() || !self.client.vars.can_read(&statement.query) {
             return None;
         }
         let reading = self.statements.reading_of(statement);
@@ -122,10 +125,9 @@ impl Outward<'_> {
     }
 
     fn lend_in_batch(&mut self, reading: &Reading) {
-        for (name, statement) in self.loans(reading) {
-            let Statement { query, types, .. } = &*statement;
-            self.inject(What::Parse, |out| write::client::parse(out, &name, query, types));
-            self.server.lent.push(name);
+        for loan in self.loans(reading) {
+            self.inject(What::Parse, |out| parse(&loan, out));
+            self.server.lent.push(loan.0);
         }
     }
 
@@ -141,7 +143,7 @@ impl Outward<'_> {
     pub(crate) fn executes(&mut self, statement: &Statement) -> bool {
         let is_execute = |deed: &Deed| matches!(deed, Deed::Execute(_));
         self.rules.watches()
-            && self.client.vars.is_plain()
+            && self.client.vars.can_read(&statement.query)
             && self.statements.reading_of(statement).deeds.iter().any(is_execute)
     }
 
@@ -185,31 +187,37 @@ impl Outward<'_> {
     }
 
     fn loans(&mut self, reading: &Reading) -> Vec<Loan> {
-        let mut names: Vec<Arc<[u8]>> = Vec::new();
+        let mut names: Vec<(Arc<[u8]>, bool)> = Vec::new();
         for deed in &reading.deeds {
             let (Deed::Execute(name) | Deed::Deallocate(name) | Deed::Prepare { name, .. }) = deed;
-            names.push(Arc::from(&**name));
+            names.push((Arc::from(&**name), matches!(deed, Deed::Execute(_))));
         }
+        // What is executed first: who gives it up afterwards needs no more.
+        names.sort_by_key(|(_, executed)| *executed);
         if reading.marks.has(Marks::LOOKS) {
-            names.extend(self.client.all_names());
+            names.extend(self.client.all_names().into_iter().map(|name| (name, true)));
         }
         let mut loans: Vec<Loan> = Vec::new();
-        while let Some(name) = names.pop() {
+        while let Some((name, whole)) = names.pop() {
             let is_lent = self.server.lent.contains(&name) || loans.iter().any(|l| l.0 == name);
             if is_lent {
                 continue;
             }
-            let Meaning::Statement(statement, name) =
+            let Meaning::Statement(statement, name, _) =
                 self.client.meaning(&name, &self.server.ledger)
             else {
                 continue;
             };
+            if !whole {
+                loans.push((name, None));
+                continue;
+            }
             for deed in &self.statements.reading_of(&statement).deeds {
                 if let Deed::Execute(name) = deed {
-                    names.push(Arc::from(&**name));
+                    names.push((Arc::from(&**name), true));
                 }
             }
-            loans.push((name, statement));
+            loans.push((name, Some(statement)));
         }
         // What is executed is there before what executes it: that is read with it.
         loans.reverse();
@@ -224,4 +232,11 @@ impl Outward<'_> {
         }
         self.say(write::client::sync);
     }
+}
+
+fn parse((name, statement): &Loan, out: &mut Vec<u8>) {
+    let (query, types) = statement
+        .as_ref()
+        .map_or_else(Default::default, |statement| (&*statement.query, &*statement.types));
+    write::client::parse(out, name, query, types);
 }

@@ -28,6 +28,7 @@ mod statements;
 mod text;
 mod trail;
 mod vars;
+mod wager;
 
 pub use client::ClientSide;
 pub use flow::{Counted, Flow, Owned, Pieces};

@@ -5,7 +5,6 @@
 //! was made on is a number for that.
 
 use std::collections::VecDeque;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::{State, Vars};
 
@@ -52,21 +51,16 @@ const WITHOUT_SAY: [&str; 14] = [
     "track_",
 ];
 
+/// Whether a setting of this name may decide what a text means.
+pub(crate) fn has_say(name: &[u8]) -> bool {
+    let has = |part: &&str| name.windows(part.len()).any(|found| found == part.as_bytes());
+    // What a module has defined says nothing to the parser.
+    !name.contains(&b'.') && !WITHOUT_SAY.iter().any(has)
+}
+
 /// A number for all that decides what a text means which is prepared now.
 pub(crate) fn ground(state: Option<&State>, vars: &Vars) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    for (name, value) in vars.iter().filter(|(name, _)| *name != "application_name") {
-        (name, value).hash(&mut hasher);
-    }
-    for (name, value) in state.iter().flat_map(|state| state.settings()) {
-        let has = |part: &&str| name.windows(part.len()).any(|found| found == part.as_bytes());
-        // What a module has defined says nothing to the parser.
-        if !name.contains(&b'.') && !WITHOUT_SAY.iter().any(has) {
-            (name, value).hash(&mut hasher);
-        }
-    }
-    state.map_or((None, None), State::identity).hash(&mut hasher);
-    hasher.finish()
+    vars.ground() ^ state.map_or(0, State::ground)
 }
 
 /// Whether this can be prepared again some time later and be the same.
@@ -108,6 +102,11 @@ impl Workshop {
 
     pub(crate) fn unsettle(&mut self) {
         self.unsettled = true;
+    }
+
+    /// Whether the settings in force are those last known.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.unsettled
     }
 
     /// A PREPARE is about to be run.

@@ -18,14 +18,16 @@ pub(crate) struct Name {
     /// The ledger's number of the entry that made it so; 0 once that is answered, for numbers mean
     /// nothing on the client's next server.
     pub(crate) since: u64,
+    /// Whether others prepared it, and it has not been of use to this client yet.
+    pub(crate) unproven: bool,
 }
 
 /// What a name stands for now.
 #[derive(Debug)]
 pub(crate) enum Meaning {
     Nothing,
-    /// The statement, and the name as the map holds it.
-    Statement(Arc<Statement>, Arc<[u8]>),
+    /// The statement, the name as the map holds it, and whether it is yet to be proven.
+    Statement(Arc<Statement>, Arc<[u8]>, bool),
     /// That depends on an answer still to come.
     Open,
 }
@@ -35,7 +37,9 @@ impl Names {
         let Some((key, found)) = self.0.get_key_value(name) else { return Meaning::Nothing };
         match &found.statement {
             _ if ledger.may_wipe() || ledger.trust(found.since) == Trust::Open => Meaning::Open,
-            Some(statement) => Meaning::Statement(Arc::clone(statement), Arc::clone(key)),
+            Some(statement) => {
+                Meaning::Statement(Arc::clone(statement), Arc::clone(key), found.unproven)
+            }
             None => Meaning::Nothing,
         }
     }
@@ -45,6 +49,24 @@ impl Names {
         match meaning {
             Some(meaning) => self.0.insert(Arc::clone(name), meaning),
             None => self.0.remove(name),
+        }
+    }
+
+    pub(crate) fn statement(&self, name: &[u8]) -> Option<&Statement> {
+        self.0.get(name)?.statement.as_deref()
+    }
+
+    /// What the name means was of use to the client, or is prepared for it.
+    pub(crate) fn prove(&mut self, name: &[u8]) {
+        if let Some(found) = self.0.get_mut(name) {
+            found.unproven = false;
+        }
+    }
+
+    /// A name means this statement now, which has the text of the one it meant.
+    pub(crate) fn turn_into(&mut self, name: &[u8], statement: &Arc<Statement>) {
+        if let Some(found) = self.0.get_mut(name) {
+            found.statement = Some(Arc::clone(statement));
         }
     }
 

@@ -130,7 +130,7 @@ impl Outward<'_> {
     /// What is to be seen in a text; `None`: it is longer than what is read.
     fn sights(&mut self, text: Option<&[u8]>) -> Arc<[Sight]> {
         match text {
-            Some(text) if self.client.vars.is_plain() => self.statements.sights.of(text),
+            Some(text) if self.client.vars.can_read(text) => self.statements.sights.of(text),
             Some(_) => unread("(a text in an encoding that is not read)"),
             None => unread("(a text of more than 16 kB)"),
         }

@@ -10,6 +10,7 @@ use crate::cache::Standing;
 use crate::client::ClientSide;
 use crate::flow::Flow;
 use crate::ledger::{Undo, What, Whose, Wipe};
+use crate::made::ground;
 use crate::names::{Meaning, Name};
 use crate::pids;
 use crate::reading::{Marks, Reading};
@@ -18,7 +19,7 @@ use crate::relay::Said;
 use crate::rules::{Fault, Rules};
 use crate::server::{Copying, Own, Phase, ServerSide, Unnamed};
 use crate::state::Tie;
-use crate::statements::{NOBODY, PREFIX, SCRATCH, Statement, Statements, TAKEN};
+use crate::statements::{Ground, NOBODY, PREFIX, SCRATCH, Statement, Statements, TAKEN};
 
 /// Names longer than this are not looked for: no statement was ever given one.
 const NAMES_MAX: usize = 1 << 20;
@@ -41,9 +42,9 @@ pub(crate) struct Message<'a> {
     tag: u8,
     /// Bytes in the whole body.
     len: u32,
-    header: [u8; 5],
+    pub(crate) header: [u8; 5],
     /// The body as far as it is here.
-    body: &'a [u8],
+    pub(crate) body: &'a [u8],
     place: Place,
 }
 
@@ -99,6 +100,9 @@ impl Outward<'_> {
     fn piece(&mut self, piece: &Piece<'_>, end: usize) -> Result<Next, Fault> {
         if piece.first && piece.len.saturating_add(5) > self.rules.packet_max {
             return Err(Fault::TooLong { tag: piece.tag });
+        }
+        if self.server.wager.is_some() {
+            self.keep(piece);
         }
         match piece.tag {
             tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE => {
@@ -171,7 +175,7 @@ impl Outward<'_> {
         let mut may_wipe = wipes(piece.body);
         if self.rules.watches() {
             match piece.body.split_last() {
-                Some((0, text)) if piece.is_whole() && self.client.vars.is_plain() => {
+                Some((0, text)) if piece.is_whole() && self.client.vars.can_read(text) => {
                     let reading = self.statements.reading(text);
                     self.watch(&reading, text);
                     may_wipe |= reading.marks.has(Marks::WIPES);
@@ -194,7 +198,7 @@ impl Outward<'_> {
     /// Whether a text says that it makes state that is refused.
     fn refusal(&mut self, text: &[u8]) -> Option<Tie> {
         let refused = self.rules.refused;
-        if refused.is_none() || !self.rules.watches() || !self.client.vars.is_plain() {
+        if refused.is_none() || !self.rules.watches() || !self.client.vars.can_read(text) {
             return None;
         }
         refusal::first(self.statements.reading(text).shows, refused)
@@ -246,7 +250,7 @@ impl Outward<'_> {
             return;
         }
         match statement {
-            Some(statement) if self.client.vars.is_plain() => {
+            Some(statement) if self.client.vars.can_read(&statement.query) => {
                 let reading = Arc::clone(self.statements.reading_of(statement));
                 self.watch(&reading, &statement.query);
             }
@@ -278,7 +282,7 @@ impl Outward<'_> {
 
     /// A text is about to be run that nobody reads; `None`: it is not here.
     fn mark_unknown(&mut self, text: Option<&[u8]>) {
-        self.server.trail.mark_unknown();
+        self.server.trail.mark_unread();
         let unread = Reading::new(crate::sequences::unread(text), Box::default());
         self.watch_sequences(&Arc::new(unread));
         self.lend_voice(&Reading::unknown());
@@ -401,6 +405,8 @@ impl Outward<'_> {
             _ => self.named(message, what),
         };
         if next == Next::Hold {
+            // It comes by here again.
+            self.server.wager = None;
             let (Place::Input { end, .. } | Place::Kept { end }) = message.place;
             let rest = self.input.get(end..).unwrap_or_default();
             self.client.hold([&message.header, message.body, rest]);
@@ -411,13 +417,25 @@ impl Outward<'_> {
         Ok(next)
     }
 
+    /// What decides what a text means that the client sends now.
+    fn ground(&self) -> Ground {
+        if !self.rules.watches() {
+            return Ground::Known(0);
+        }
+        if !self.server.trail.workshop.is_settled() {
+            return Ground::Unknown;
+        }
+        Ground::Known(ground(self.client.state.as_deref(), &self.client.vars))
+    }
+
     fn parse(&mut self, message: &Message<'_>) -> Next {
         let Ok(parse) = Parse::read(message.body) else {
             // The server finds it broken too, and says so.
             self.pass_as(message, What::Parse);
             return Next::On;
         };
-        let statement = self.statements.intern(parse.query, parse.types.as_bytes());
+        let ground = self.ground();
+        let statement = self.statements.intern(parse.query, parse.types.as_bytes(), ground);
         if wipes(parse.query) {
             self.server.ledger.wipe(Wipe::Execute);
         }
@@ -434,7 +452,7 @@ impl Outward<'_> {
                 Next::On
             }
             Meaning::Nothing => self.parse_new(&parse, &statement),
-            Meaning::Statement(_, name) => {
+            Meaning::Statement(_, name, _) => {
                 self.parse_again(&parse, name);
                 Next::On
             }
@@ -463,7 +481,7 @@ impl Outward<'_> {
         self.lend_for_shape(statement);
         self.flow.counted.client_parses += 1;
         self.flow.counted.server_parses += 1;
-        self.give_name(&name, Some(statement));
+        self.give_name(&name, Some(statement), false);
         self.learn(statement);
         self.owe(What::Parse, Some(name));
         let types = parse.types.as_bytes();
@@ -489,7 +507,7 @@ impl Outward<'_> {
             self.pass_as(message, What::Bind);
             return Ok(Next::On);
         };
-        let (statement, name) = match self.look_up(names.statement) {
+        let (statement, name, unproven) = match self.look_up(names.statement) {
             Found::Hold => return Ok(Next::Hold),
             Found::AsItIs => {
                 let unnamed = match &self.client.unnamed {
@@ -509,8 +527,8 @@ impl Outward<'_> {
                 self.pass_as(&message.with(body.as_deref()), What::Bind);
                 return Ok(Next::On);
             }
-            Found::Nobody(name) => (None, name),
-            Found::Statement(statement, name) => (Some(statement), name),
+            Found::Nobody(name) => (None, name, false),
+            Found::Statement { statement, name, unproven } => (Some(statement), name, unproven),
         };
         // Prepared long ago, perhaps, but it is now that it may be run.
         self.watch_statement(statement.as_deref());
@@ -518,6 +536,9 @@ impl Outward<'_> {
         self.bind_portal(names.portal, deeds);
         if statement.as_ref().is_some_and(|statement| wipes(&statement.query)) {
             self.server.ledger.wipe(Wipe::Execute);
+        }
+        if let Some(statement) = statement.as_ref().filter(|_| unproven) {
+            self.wager(statement, &name, message);
         }
         let server_name = statement.as_ref().map_or(NOBODY, |statement| &statement.name);
         let takes_pids = statement.as_ref().is_some_and(|statement| statement.takes_pids);
@@ -558,7 +579,10 @@ impl Outward<'_> {
             Found::Hold => return Next::Hold,
             Found::AsItIs => self.pass_as(message, what),
             Found::Nobody(name) => self.describe(NOBODY, name),
-            Found::Statement(statement, name) => {
+            Found::Statement { statement, name, unproven } => {
+                if unproven {
+                    self.wager(&statement, &name, message);
+                }
                 self.touch(&statement);
                 self.describe(&statement.name, name);
             }
@@ -579,13 +603,13 @@ impl Outward<'_> {
         }
         match self.client.meaning(name, &self.server.ledger) {
             Meaning::Open => return Next::Hold,
-            Meaning::Statement(_, name) if self.server.ledger.is_long() => {
-                self.give_name(&name, None);
+            Meaning::Statement(_, name, _) if self.server.ledger.is_long() => {
+                self.give_name(&name, None, false);
                 self.owe(What::Close, None);
                 self.say(|out| write::client::close(out, Namespace::Statement, NOBODY));
             }
             // The statement stays on the server, for others and for next time.
-            Meaning::Statement(_, name) => self.fake(What::CloseFaked, &name, None),
+            Meaning::Statement(_, name, _) => self.fake(What::CloseFaked, &name, None),
             // One of ours, which is not this client's to close.
             Meaning::Nothing if name.starts_with(PREFIX) => {
                 self.owe(What::Close, None);
@@ -615,9 +639,22 @@ impl Outward<'_> {
         }
         match self.client.meaning(name, &self.server.ledger) {
             Meaning::Open => Found::Hold,
-            Meaning::Statement(statement, name) => {
+            Meaning::Statement(statement, name, unproven) => {
+                let statement = if unproven { self.renewed(statement, &name) } else { statement };
+                let statement = self.grounded(statement, &name);
                 let statement = self.present(&statement).unwrap_or(statement);
-                if self.have(&statement) { Found::Statement(statement, name) } else { Found::Hold }
+                let ledger = &self.server.ledger;
+                let absent = self.server.known.standing(statement.id, ledger) == Standing::Absent;
+                if absent && unproven {
+                    self.client.names(|names| names.prove(&name));
+                } else if absent && statement.has_changed() {
+                    self.provoke();
+                    return Found::Nobody(name);
+                }
+                if !self.have(&statement) {
+                    return Found::Hold;
+                }
+                Found::Statement { statement, name, unproven: unproven && !absent }
             }
             // PostgreSQL says itself that there is no such statement, but for one of ours there is.
             Meaning::Nothing if name.starts_with(PREFIX) => Found::Nobody(name.into()),
@@ -625,12 +662,46 @@ impl Outward<'_> {
         }
     }
 
+    /// What the client has never used, and is not any more what it was for others: it is as it is now.
+    fn renewed(&mut self, statement: Arc<Statement>, name: &Arc<[u8]>) -> Arc<Statement> {
+        if !statement.has_changed() {
+            return statement;
+        }
+        let Statement { query, types, ground, .. } = &*statement;
+        let anew = self.statements.intern(query, types, *ground);
+        self.client.names(|names| names.turn_into(name, &anew));
+        anew
+    }
+
+    /// What the client parsed with other settings than it has now, and this server has not: it is another
+    /// statement from now on, for nobody else must come to share what is parsed with these.
+    fn grounded(&mut self, statement: Arc<Statement>, name: &Arc<[u8]>) -> Arc<Statement> {
+        let standing = self.server.known.standing(statement.id, &self.server.ledger);
+        if standing != Standing::Absent {
+            return statement;
+        }
+        let anew = self.on_this_ground(Arc::clone(&statement));
+        if !Arc::ptr_eq(&anew, &statement) {
+            self.client.names(|names| names.turn_into(name, &anew));
+        }
+        anew
+    }
+
+    /// This statement, or if others might share what it would be now, the one that it would be.
+    fn on_this_ground(&mut self, statement: Arc<Statement>) -> Arc<Statement> {
+        let present = self.ground();
+        if statement.ground == present || statement.ground == Ground::Unknown {
+            return statement;
+        }
+        self.statements.intern(&statement.query, &statement.types, present)
+    }
+
     /// A statement whose text holds the pids of clients, with those of their present servers instead. It is
     /// another one each time they have others.
     fn present(&mut self, statement: &Statement) -> Option<Arc<Statement>> {
         let text =
             statement.holds_pids.then(|| self.statements.pids.translated(&statement.query))??;
-        Some(self.statements.intern(&text, &statement.types))
+        Some(self.statements.intern(&text, &statement.types, statement.ground))
     }
 
     /// The body of a Bind, if a pid is among its parameters.
@@ -693,7 +764,16 @@ impl Outward<'_> {
         if wanted.is_same(&self.server.unnamed) || planted::is("unnamed-of-others") {
             return true;
         }
-        let unnamed = wanted.clone();
+        let unnamed = match wanted.clone() {
+            Unnamed::Is(statement) => {
+                let anew = self.on_this_ground(statement);
+                if present.is_none() {
+                    self.client.unnamed = Unnamed::Is(Arc::clone(&anew));
+                }
+                Unnamed::Is(anew)
+            }
+            other => other,
+        };
         match &unnamed {
             Unnamed::Unknown => return true,
             Unnamed::Is(statement) => {
@@ -753,9 +833,14 @@ impl Outward<'_> {
     }
 
     /// The next entry gives this meaning to a name of the client's.
-    pub(crate) fn give_name(&mut self, name: &Arc<[u8]>, statement: Option<&Arc<Statement>>) {
+    pub(crate) fn give_name(
+        &mut self,
+        name: &Arc<[u8]>,
+        statement: Option<&Arc<Statement>>,
+        unproven: bool,
+    ) {
         let since = self.server.ledger.next();
-        let meaning = Name { statement: statement.cloned(), since };
+        let meaning = Name { statement: statement.cloned(), since, unproven };
         let before = self.client.names(|names| names.put(name, Some(meaning)));
         self.server.ledger.note(Undo::Name { name: Arc::clone(name), before });
     }
@@ -769,12 +854,15 @@ impl Outward<'_> {
         // Half a notice may have gone to the client, and nothing must come between its halves.
         let wait = !self.server.ledger.is_empty() || self.server.is_torn();
         if wait && !planted::is("own-answers-out-of-turn") {
-            self.give_name(name, statement);
+            self.give_name(name, statement, true);
             self.owe(what, None);
             return;
         }
-        let meaning =
-            statement.map(|statement| Name { statement: Some(Arc::clone(statement)), since: 0 });
+        let meaning = statement.map(|statement| Name {
+            statement: Some(Arc::clone(statement)),
+            since: 0,
+            unproven: true,
+        });
         self.client.names(|names| names.put(name, meaning));
         self.flow.to_client.say(|out| answer(what, out));
     }
@@ -858,7 +946,12 @@ fn discard_sequences() -> [(What, Vec<u8>); 5] {
 /// What a name in a Bind or Describe comes to.
 enum Found {
     /// Ours, and this is the client's name for it.
-    Statement(Arc<Statement>, Arc<[u8]>),
+    Statement {
+        statement: Arc<Statement>,
+        name: Arc<[u8]>,
+        /// Others prepared it, and the client uses it for the first time.
+        unproven: bool,
+    },
     /// To be looked for under a name that nobody has.
     Nobody(Arc<[u8]>),
     /// The name is left as it is.

@@ -9,6 +9,7 @@ use crate::cache::Cache;
 use crate::ledger::{Ledger, Trust, Undo, What, Whose};
 use crate::statements::Statement;
 use crate::trail::Trail;
+use crate::wager::Wager;
 use crate::{ClientSide, Reading, Vars, Voice};
 
 /// The server's side of a relay.
@@ -49,6 +50,10 @@ pub struct ServerSide {
     pub(crate) deallocates: VecDeque<(u64, Box<[u8]>)>,
     /// Portals of statements that execute or deallocate by name.
     pub(crate) portals: Vec<(Box<[u8]>, Arc<Reading>)>,
+    /// A use of a statement that may have to be said again.
+    pub(crate) wager: Option<Box<Wager>>,
+    /// Whether the client has had the parameters of a statement that is described again.
+    pub(crate) has_parameters: bool,
     /// What its session is set to.
     pub trail: Trail,
     /// Its notifications are not its client's, or not simply: they are left to the worker.
@@ -180,6 +185,8 @@ impl ServerSide {
             lent: Vec::new(),
             deallocates: VecDeque::new(),
             portals: Vec::new(),
+            wager: None,
+            has_parameters: false,
             trail: Trail::default(),
             collects: false,
             voice: None,

@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::Tracked;
-use crate::made::Made;
+use crate::made::{Made, has_say};
 
 /// The settings of a session that differ from those of a new one, its role and its user.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,8 @@ pub struct State {
     made: Box<[Made]>,
     /// A number for all of it, once it is shared.
     flavour: u32,
+    /// A number for what says what a text means, once it is shared.
+    ground: Option<u64>,
 }
 
 impl PartialEq for State {
@@ -91,7 +93,26 @@ impl State {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         self.flavour = hasher.finish() as u32;
+        self.ground = Some(self.say());
         Arc::new(self)
+    }
+
+    /// A number for what of it says what a text means which is prepared now.
+    pub(crate) fn ground(&self) -> u64 {
+        self.ground.unwrap_or_else(|| self.say())
+    }
+
+    fn say(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let identity = self.identity();
+        let mut any = identity != (None, None);
+        for (name, value) in self.settings().filter(|(name, _)| has_say(name)) {
+            (name, value).hash(&mut hasher);
+            any = true;
+        }
+        identity.hash(&mut hasher);
+        // Where nothing has a say, it is as in a new session.
+        if any { hasher.finish() } else { 0 }
     }
 
     /// A number for it: equal states have equal ones, and 0 is that of a new session.
@@ -129,6 +150,7 @@ impl State {
     }
 
     fn put(&mut self, name: &[u8], value: &[u8]) {
+        self.ground = None;
         let mut settings = std::mem::take(&mut self.settings).into_vec();
         match settings.binary_search_by(|setting| (*setting.name).cmp(name)) {
             Ok(at) => settings[at].value = value.into(),
@@ -476,7 +498,9 @@ fn assign(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     literal(name, out);
     out.push(b',');
     literal(value, out);
-    out.extend_from_slice(b",false);");
+    // What it returns need not exist in the client's encoding.
+    let ends: &[u8] = if value.is_ascii() { b",false);" } else { b",false)IS NULL;" };
+    out.extend_from_slice(ends);
 }
 
 /// A literal that means the same whatever the client's encoding and string syntax are.

@@ -1,7 +1,8 @@
 //! Prepared statements that clients share: one for each distinct text and parameter types.
 
 use std::hash::Hasher;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use hashbrown::HashTable;
 
@@ -27,6 +28,10 @@ pub struct Statement {
     pub query: Box<[u8]>,
     /// OIDs of the parameters' types in network order, as the client sent them.
     pub types: Box<[u8]>,
+    /// With which settings it was parsed first: with others the text may mean something else.
+    pub(crate) ground: Ground,
+    /// Whether what it returns has changed since it was prepared.
+    changed: AtomicBool,
     /// What running it may do to a session, once somebody wanted to know.
     pub(crate) reading: OnceLock<Arc<Reading>>,
     /// Whether its text may hold the pid of a client.
@@ -35,7 +40,33 @@ pub struct Statement {
     pub(crate) takes_pids: bool,
 }
 
+/// What decides, besides its text, what a statement means.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ground {
+    /// A number for the settings.
+    Known(u64),
+    /// Nobody knows the settings: it is for one client only.
+    Unknown,
+}
+
 impl Statement {
+    fn new(id: u64, query: &[u8], types: &[u8], ground: Ground) -> Arc<Self> {
+        let name = format!("PGBOUNCER_{id}").into_bytes().into();
+        let (holds_pids, takes_pids) = (pids::may_hold(query), pids::takes_some(query));
+        let (query, types, reading) = (query.into(), types.into(), OnceLock::new());
+        let changed = AtomicBool::new(false);
+        Arc::new(Self { id, name, query, types, ground, changed, reading, holds_pids, takes_pids })
+    }
+
+    /// What it returns is not what it was: nobody who comes now is to have it.
+    pub(crate) fn changes(&self) {
+        self.changed.store(true, Relaxed);
+    }
+
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed.load(Relaxed)
+    }
+
     /// What it costs to keep, in bytes of text.
     pub(crate) fn weight(&self) -> usize {
         self.query.len() + self.types.len()
@@ -76,25 +107,30 @@ impl Registry {
         Self(Mutex::new(All { table: Table::new(seed), last: 0 }))
     }
 
-    fn intern(&self, hash: u64, query: &[u8], types: &[u8]) -> Arc<Statement> {
-        // Whoever panicked in here left the table whole: it is changed by single calls.
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.table.find(hash, query, types) {
+    fn intern(&self, hash: u64, query: &[u8], types: &[u8], ground: Ground) -> Arc<Statement> {
+        let mut all = self.all();
+        if let Some(known) = all.table.find(hash, query, types, ground) {
             return known;
         }
         all.last += 1;
-        let id = all.last;
-        let name = format!("PGBOUNCER_{id}").into_bytes().into();
-        let (holds_pids, takes_pids) = (pids::may_hold(query), pids::takes_some(query));
-        let (query, types, reading) = (query.into(), types.into(), OnceLock::new());
-        let statement =
-            Arc::new(Statement { id, name, query, types, reading, holds_pids, takes_pids });
+        let statement = Statement::new(all.last, query, types, ground);
         all.table.insert(hash, &statement);
         statement
     }
 
+    fn next(&self) -> u64 {
+        let mut all = self.all();
+        all.last += 1;
+        all.last
+    }
+
+    fn all(&self) -> MutexGuard<'_, All> {
+        // Whoever panicked in here left the table whole: it is changed by single calls.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn seed(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).table.seed
+        self.all().table.seed
     }
 }
 
@@ -123,13 +159,17 @@ impl Statements {
         statement.reading.get_or_init(|| self.readings.of(&statement.query))
     }
 
-    /// The one statement with this text and these types. Allocates only if it is new here.
-    pub fn intern(&mut self, query: &[u8], types: &[u8]) -> Arc<Statement> {
-        let hash = hash(self.met.seed, query, types);
-        if let Some(known) = self.met.find(hash, query, types) {
+    /// The one statement with this text and these types, parsed with these settings. Allocates only if it is new
+    /// here.
+    pub(crate) fn intern(&mut self, query: &[u8], types: &[u8], ground: Ground) -> Arc<Statement> {
+        if ground == Ground::Unknown {
+            return Statement::new(self.registry.next(), query, types, ground);
+        }
+        let hash = hash(self.met.seed, query, types, ground);
+        if let Some(known) = self.met.find(hash, query, types, ground) {
             return known;
         }
-        let statement = self.registry.intern(hash, query, types);
+        let statement = self.registry.intern(hash, query, types, ground);
         self.met.insert(hash, &statement);
         statement
     }
@@ -163,10 +203,21 @@ impl Table {
         Self { statements: HashTable::new(), seed, sweep_at: SWEEP_MIN }
     }
 
-    fn find(&self, hash: u64, query: &[u8], types: &[u8]) -> Option<Arc<Statement>> {
+    fn find(
+        &self,
+        hash: u64,
+        query: &[u8],
+        types: &[u8],
+        ground: Ground,
+    ) -> Option<Arc<Statement>> {
         let mut found = None;
         let same = |known: &Weak<Statement>| match known.upgrade() {
-            Some(known) if *known.query == *query && *known.types == *types => {
+            Some(known)
+                if known.ground == ground
+                    && *known.query == *query
+                    && *known.types == *types
+                    && !known.has_changed() =>
+            {
                 found = Some(known);
                 true
             }
@@ -184,14 +235,17 @@ impl Table {
         let seed = self.seed;
         self.statements.insert_unique(hash_new, Arc::downgrade(statement), |known| {
             // One that died meanwhile may land anywhere: it is never looked for again.
-            known.upgrade().map_or(0, |known| hash(seed, &known.query, &known.types))
+            known.upgrade().map_or(0, |known| hash(seed, &known.query, &known.types, known.ground))
         });
     }
 }
 
-fn hash(seed: u64, query: &[u8], types: &[u8]) -> u64 {
+fn hash(seed: u64, query: &[u8], types: &[u8], ground: Ground) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     hasher.write_u64(seed);
+    if let Ground::Known(number) = ground {
+        hasher.write_u64(number);
+    }
     // The length keeps a text that ends in bytes like types apart from one with types.
     hasher.write_usize(query.len());
     hasher.write(query);
@@ -203,6 +257,8 @@ fn hash(seed: u64, query: &[u8], types: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
+    const PLAIN: Ground = Ground::Known(0);
+
     fn statements() -> Statements {
         Statements::new(Arc::new(Registry::new(7)), |_| Reading::unknown())
     }
@@ -210,10 +266,20 @@ mod tests {
     #[test]
     fn the_same_text_and_types_are_one_statement() {
         let mut statements = statements();
-        let first = statements.intern(b"select $1", &[0, 0, 0, 23]);
-        assert!(Arc::ptr_eq(&first, &statements.intern(b"select $1", &[0, 0, 0, 23])));
-        let other = statements.intern(b"select $1", &[0, 0, 0, 25]);
+        let first = statements.intern(b"select $1", &[0, 0, 0, 23], PLAIN);
+        assert!(Arc::ptr_eq(&first, &statements.intern(b"select $1", &[0, 0, 0, 23], PLAIN)));
+        let other = statements.intern(b"select $1", &[0, 0, 0, 25], PLAIN);
         assert_eq!((&*first.name, &*other.name), (&b"PGBOUNCER_1"[..], &b"PGBOUNCER_2"[..]));
+    }
+
+    #[test]
+    fn the_same_text_on_other_grounds_is_another() {
+        let mut statements = statements();
+        let first = statements.intern(b"select a from t", b"", PLAIN);
+        let other = statements.intern(b"select a from t", b"", Ground::Known(5));
+        let own = statements.intern(b"select a from t", b"", Ground::Unknown);
+        let again = statements.intern(b"select a from t", b"", Ground::Unknown);
+        assert_eq!([first.id, other.id, own.id, again.id], [1, 2, 3, 4]);
     }
 
     /// A server that goes from one worker to another finds its statements known there.
@@ -224,21 +290,21 @@ mod tests {
             Statements::new(registry.clone(), |_| Reading::unknown()),
             Statements::new(registry.clone(), |_| Reading::unknown()),
         );
-        let first = here.intern(b"select 1", b"");
-        there.intern(b"select 2", b"");
-        assert!(Arc::ptr_eq(&first, &there.intern(b"select 1", b"")));
+        let first = here.intern(b"select 1", b"", PLAIN);
+        there.intern(b"select 2", b"", PLAIN);
+        assert!(Arc::ptr_eq(&first, &there.intern(b"select 1", b"", PLAIN)));
     }
 
     /// A million texts that nobody keeps leave nothing behind, and no name comes back.
     #[test]
     fn the_forgotten_are_cleared_out() {
         let mut statements = statements();
-        let kept = statements.intern(b"kept", b"");
+        let kept = statements.intern(b"kept", b"", PLAIN);
         for i in 0..10_000 {
-            statements.intern(format!("select {i}").as_bytes(), b"");
+            statements.intern(format!("select {i}").as_bytes(), b"", PLAIN);
         }
         assert!(statements.len() <= SWEEP_MIN * 2);
-        assert!(Arc::ptr_eq(&kept, &statements.intern(b"kept", b"")));
-        assert_eq!(statements.intern(b"select 1", b"").id, 10_002);
+        assert!(Arc::ptr_eq(&kept, &statements.intern(b"kept", b"", PLAIN)));
+        assert_eq!(statements.intern(b"select 1", b"", PLAIN).id, 10_002);
     }
 }

@@ -2,7 +2,7 @@
 
 use sql::{Act, Discarded, States, Touch};
 
-use crate::made::Deed;
+use crate::made::{Deed, has_say};
 use crate::reading::{Marks, Reading};
 use crate::sequences::named;
 use crate::state::{CUSTOM_MAX, Tie, Ties, is_plain_name};
@@ -69,7 +69,11 @@ pub fn read(text: &[u8]) -> Reading {
         if statement.acts.iter().any(notifies) {
             marks = marks.and(Marks::NOTIFIES);
         }
-        if statement.acts.iter().any(sets) || changes.intersects(States::SETTINGS | States::ROLE) {
+        let idle = !statement.acts.is_empty() && statement.acts.iter().all(is_without_say);
+        if !idle
+            && (statement.acts.iter().any(sets)
+                || changes.intersects(States::SETTINGS | States::ROLE))
+        {
             marks = marks.and(Marks::SETTINGS);
         }
         if statement.acts.iter().any(wipes) {
@@ -137,6 +141,12 @@ fn sets(act: &Act) -> bool {
         Act::Function("set_config") => true,
         act => resets(act),
     }
+}
+
+/// Whether all that an act does is to set what has no say in what a text means.
+fn is_without_say(act: &Act) -> bool {
+    let name = |setting: &sql::Setting| setting.name.to_ascii_lowercase();
+    matches!(act, Act::Set(setting) if !has_say(name(setting).as_bytes()))
 }
 
 /// Whether an act does away with all prepared statements.

@@ -177,6 +177,12 @@ impl Trail {
         self.marks = self.marks.and(Marks::ASK);
     }
 
+    /// As [`Self::mark_unknown`]; and what runs next may run with other settings.
+    pub(crate) fn mark_unread(&mut self) {
+        self.mark_unknown();
+        self.workshop.unsettle();
+    }
+
     fn know(&mut self, name: &[u8]) {
         if self.custom.iter().any(|known| **known == *name) {
             return;

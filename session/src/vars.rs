@@ -69,6 +69,8 @@ struct Values {
     spelling: Spelling,
     /// A number for all of the values.
     flavour: u32,
+    /// A number for those that say what a text means.
+    ground: u64,
 }
 
 /// How the bytes of a text are to be read.
@@ -76,6 +78,8 @@ struct Values {
 enum Spelling {
     /// ASCII characters are themselves, and a backslash in a plain string is just that.
     Plain,
+    /// ASCII characters are themselves, but not a backslash in a plain string.
+    Backslashes,
     Odd,
 }
 
@@ -84,12 +88,10 @@ impl Vars {
     #[must_use]
     pub fn new(tracked: &Tracked) -> Self {
         let values = vec![None; tracked.0.len()].into();
-        Self(Arc::new(Values {
-            tracked: tracked.clone(),
-            values,
-            spelling: Spelling::Plain,
-            flavour: 0,
-        }))
+        let (tracked, spelling) = (tracked.clone(), Spelling::Plain);
+        let mut values = Values { tracked, values, spelling, flavour: 0, ground: 0 };
+        values.ground = values.say();
+        Self(Arc::new(values))
     }
 
     /// A parameter has this value now. Whether it is a tracked one.
@@ -104,6 +106,7 @@ impl Vars {
                 values.spelling = values.read_spelling();
             }
             values.flavour = values.number();
+            values.ground = values.say();
         }
         true
     }
@@ -114,10 +117,25 @@ impl Vars {
         self.0.flavour
     }
 
-    /// Whether a client's text can be read without knowing more of its settings.
+    /// A number for those of the values that say what a text means which is prepared now.
+    pub(crate) fn ground(&self) -> u64 {
+        self.0.ground
+    }
+
+    /// Whether ASCII characters are themselves, and a backslash in a plain string is just that.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.0.spelling == Spelling::Plain
+    }
+
+    /// Whether a text of the client's can be read without knowing more of its settings.
+    #[must_use]
+    pub fn can_read(&self, text: &[u8]) -> bool {
+        match self.0.spelling {
+            Spelling::Plain => true,
+            Spelling::Backslashes => !text.contains(&b'\\'),
+            Spelling::Odd => false,
+        }
     }
 
     /// The value of a parameter, if it is tracked and known.
@@ -167,6 +185,16 @@ impl Values {
         hasher.finish() as u32
     }
 
+    fn say(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (name, value) in self.tracked.names().zip(&self.values) {
+            if name != "application_name" {
+                (name, value).hash(&mut hasher);
+            }
+        }
+        hasher.finish()
+    }
+
     fn read_spelling(&self) -> Spelling {
         let value = |name: &str| {
             let at = ALWAYS.iter().position(|known| *known == name)?;
@@ -175,7 +203,11 @@ impl Values {
         let strings = value("standard_conforming_strings").is_none_or(|value| value == b"on");
         let encoding = value("client_encoding").and_then(|name| str::from_utf8(name).ok());
         let encoding = encoding.is_none_or(sql::encoding_is_plain);
-        if strings && encoding { Spelling::Plain } else { Spelling::Odd }
+        match (encoding, strings) {
+            (true, true) => Spelling::Plain,
+            (true, false) => Spelling::Backslashes,
+            (false, _) => Spelling::Odd,
+        }
     }
 }
 

@@ -192,6 +192,6 @@ impl Seen {
 
     fn everything(&self) -> bool {
         let Self { held, closed, set, faked, binds } = *self;
-        [held, closed, set].iter().all(|n| *n > 50) && faked > 50 && binds > 1000
+        [held, closed, set].iter().all(|n| *n > 50) && faked > 10 && binds > 1000
     }
 }

@@ -200,6 +200,7 @@ pub(crate) fn op(statement: &[u8]) -> Op<'_> {
         return assignment(set, b'=').unwrap_or(Op::Nonsense);
     }
     if let Some(set) = statement.strip_prefix(b"SELECT pg_catalog.set_config('") {
+        let set = set.strip_suffix(b"IS NULL").unwrap_or(set);
         let set = set.strip_suffix(b",false)").unwrap_or_default();
         let Some(end) = set.iter().position(|byte| *byte == b'\'') else { return Op::Nonsense };
         let value = set[end..].strip_prefix(b"',").and_then(literal);

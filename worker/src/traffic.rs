@@ -517,6 +517,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         {
             return self.not_proven(slot, entry, error);
         }
+        let message = String::from_utf8_lossy(wire::ErrorFields::new(error).message());
+        let text = format!("the server refused settings: {message}");
+        self.log_server(entry, crate::log::Level::Warning, format_args!("{text}"));
         self.server_dies(entry, "client settings were refused by the server");
     }
 

@@ -456,3 +456,15 @@ fn a_request_goes_out_behind_what_sets_its_server() {
     ann.send(&say::query("SELECT 2"));
     assert_eq!(ann.until_closed().tags(), "E");
 }
+
+/// The client's encoding has not all that its settings hold.
+#[test]
+fn a_value_that_the_client_could_not_read_follows_it() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = (world.client(), world.client());
+    ann.run("SET app.x = 'ü→€'");
+    ann.run("SET client_encoding = LATIN1");
+    bob.run("SELECT 1");
+    assert_eq!(ann.value("SELECT length(current_setting('app.x'))"), "3");
+}

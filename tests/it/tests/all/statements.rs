@@ -239,6 +239,38 @@ fn c07_a_deallocate_that_failed_is_forgotten() {
     assert_eq!(ann.ask(&use_it("a")).value(), "a");
 }
 
+/// What is given up need not be what it was.
+#[test]
+fn c07_what_cannot_be_prepared_can_be_deallocated() {
+    howdah_only!("names of ours are not the client's");
+    let world = World::pool(1);
+    world.direct().run("CREATE TABLE t AS SELECT 1 AS a; GRANT ALL ON t TO app");
+    let mut ann = world.client();
+    ann.ask(&[parse("p", "SELECT * FROM t"), parse("q", "SELECT * FROM t"), sync()].concat());
+    world.direct().run("DROP TABLE t");
+    ann.run("BEGIN");
+    assert_eq!(ann.query("DEALLOCATE p").command(), "DEALLOCATE");
+    let deallocate = [parse("", "DEALLOCATE q"), bind("", "", &[]), execute("", 0), sync()];
+    assert_eq!(ann.ask(&deallocate.concat()).command(), "DEALLOCATE");
+    assert_eq!(ann.value("SELECT 1"), "1");
+    ann.run("COMMIT");
+    assert_eq!(ann.query("DEALLOCATE p").code(), "26000");
+}
+
+/// A client whose backslashes are escapes is understood where it writes none.
+#[test]
+fn c07_with_other_strings_too() {
+    howdah_only!("names of ours are not the client's");
+    let world = World::pool(1);
+    let mut ann = world.client();
+    ann.run("SET standard_conforming_strings = off");
+    ann.ask(&[parse("p", "SELECT 'a'"), sync()].concat());
+    assert_eq!(ann.value("EXECUTE p"), "a");
+    assert_eq!(ann.query("DEALLOCATE p").command(), "DEALLOCATE");
+    let use_it = [bind("", "p", &[]), execute("", 0), sync()].concat();
+    assert_eq!(ann.ask(&use_it).code(), "26000");
+}
+
 /// What executes by name is described as what it executes; and of one text for two clients it is each client's own.
 #[test]
 fn c07_what_executes_is_what_it_executes() {

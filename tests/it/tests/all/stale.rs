@@ -1,0 +1,143 @@
+//! Prepared statements that clients share, and that change under them: each client hears what it would hear on a
+//! connection of its own.
+
+use harness::say::{
+    bind, close_statement, describe_portal, describe_statement, execute, parse, sync,
+};
+use harness::{Raw, Reply, World, eventually};
+
+const SQL: &str = "SELECT * FROM t";
+
+fn world() -> World {
+    let world = World::pool(1);
+    world.direct().run("CREATE TABLE t AS SELECT 1 AS a; GRANT ALL ON t TO app");
+    world
+}
+
+/// A client that has used a statement.
+fn first(world: &World) -> Raw {
+    let mut client = world.client();
+    let reply = client.ask(&[parse("mine", SQL), sync()].concat());
+    assert_eq!(reply.code(), "");
+    assert_eq!(use_it(&mut client, "mine").code(), "");
+    client
+}
+
+fn use_it(client: &mut Raw, name: &str) -> Reply {
+    client.ask(&[bind("", name, &[]), describe_portal(""), execute("", 0), sync()].concat())
+}
+
+fn assert_changed(reply: &Reply) {
+    assert_eq!((reply.tags().as_str(), reply.code().as_str()), ("EZ", "0A000"));
+    let error = &reply.0[0].body;
+    assert!(error.windows(22).any(|part| part == b"RRevalidateCachedQuery"), "drivers look at it");
+}
+
+/// Who prepared it after the change has what it prepared, whatever the server had from others.
+#[test]
+fn what_changed_before_a_client_prepared_it_is_prepared_anew() {
+    howdah_only!("clients get the error");
+    let world = world();
+    let mut ann = first(&world);
+    let before = [parse("s", SQL), sync()].concat();
+    let ways: [Vec<Vec<u8>>; 4] = [
+        vec![before.clone(), [bind("", "s", &[]), execute("", 0), sync()].concat()],
+        vec![before, [describe_statement("s"), sync()].concat()],
+        vec![[parse("s", SQL), bind("", "s", &[]), execute("", 0), sync()].concat()],
+        vec![[parse("s", SQL), describe_statement("s"), sync()].concat()],
+    ];
+    for (number, way) in ways.iter().enumerate() {
+        world.direct().run(&format!("ALTER TABLE t ADD COLUMN c{number} int DEFAULT {number}"));
+        let mut bob = world.client();
+        let replies: Vec<Reply> = way.iter().map(|bytes| bob.ask(bytes)).collect();
+        let tags: Vec<String> = replies.iter().map(Reply::tags).collect();
+        let expected: &[&str] =
+            [&["1Z", "2DCZ"][..], &["1Z", "tTZ"], &["12DCZ"], &["1tTZ"]][number];
+        assert_eq!(tags, expected, "way {number}");
+        let shown = replies
+            .last()
+            .and_then(|reply| reply.0.iter().find(|m| "DT".contains(char::from(m.tag))));
+        assert_eq!(shown.map(|message| usize::from(message.body[1])), Some(number + 2));
+        let wide = use_it(&mut bob, "s");
+        assert_eq!(wide.rows()[0].len(), number + 2);
+        bob.run("SELECT 1");
+        assert_changed(&use_it(&mut ann, "mine"));
+    }
+}
+
+/// Who used it before the change gets PostgreSQL's error each time, on a server that never had it, too; until it
+/// prepares anew.
+#[test]
+fn what_changed_after_a_client_used_it_is_an_error() {
+    howdah_only!("clients get the error or not");
+    let world = world();
+    let mut ann = first(&world);
+    let mut bob = first(&world);
+    world.direct().run("ALTER TABLE t ADD COLUMN b int DEFAULT 2");
+    assert_changed(&use_it(&mut ann, "mine"));
+    assert_changed(&use_it(&mut ann, "mine"));
+    world.howdah.order("RECONNECT");
+    eventually("the old server is gone", || world.servers() == 0);
+    assert_changed(&use_it(&mut ann, "mine"));
+    let described = [describe_statement("mine"), sync()].concat();
+    assert_eq!(ann.ask(&described).code(), "0A000");
+    ann.run("BEGIN");
+    assert_changed(&use_it(&mut ann, "mine"));
+    ann.run("ROLLBACK");
+    ann.ask(&[close_statement("mine"), parse("mine", SQL), sync()].concat());
+    assert_eq!(use_it(&mut ann, "mine").rows()[0].len(), 2);
+    assert_changed(&use_it(&mut bob, "mine"));
+}
+
+/// Within a transaction nothing can be done again. The next time it is right.
+#[test]
+fn in_a_transaction_the_next_use_is_right() {
+    howdah_only!("clients get the error");
+    let world = world();
+    let _ann = first(&world);
+    world.direct().run("ALTER TABLE t ADD COLUMN b int DEFAULT 2");
+    let mut bob = world.client();
+    bob.run("BEGIN");
+    bob.ask(&[parse("s", SQL), sync()].concat());
+    assert_changed(&use_it(&mut bob, "s"));
+    bob.run("ROLLBACK");
+    assert_eq!(use_it(&mut bob, "s").rows()[0].len(), 2);
+}
+
+/// What ran before it in its batch must not run twice.
+#[test]
+fn nothing_is_run_twice() {
+    howdah_only!("clients get the error");
+    let world = world();
+    world.direct().run("CREATE TABLE seen (i int); GRANT ALL ON seen TO app");
+    let _ann = first(&world);
+    world.direct().run("ALTER TABLE t ADD COLUMN b int DEFAULT 2");
+    let mut bob = world.client();
+    bob.ask(&[parse("s", SQL), sync()].concat());
+    let batch = [
+        harness::say::extended("INSERT INTO seen VALUES (1)", &[]),
+        bind("", "s", &[]),
+        execute("", 0),
+        sync(),
+    ];
+    assert_eq!(bob.ask(&batch.concat()).code(), "0A000");
+    assert_eq!(bob.value("SELECT count(*) FROM seen"), "0");
+    assert_eq!(use_it(&mut bob, "s").rows()[0].len(), 2);
+    // What is said without waiting comes behind it.
+    let mut joe = first(&world);
+    world.direct().run("ALTER TABLE t ADD COLUMN c int DEFAULT 3");
+    assert_changed(&use_it(&mut joe, "mine"));
+    let mut eve = world.client();
+    eve.send(
+        &[
+            parse("s", SQL),
+            bind("", "s", &[]),
+            execute("", 0),
+            sync(),
+            harness::say::query("SELECT 7"),
+        ]
+        .concat(),
+    );
+    let reply = eve.until_readies(2);
+    assert_eq!(reply.tags(), "12DCZTDCZ");
+}
