@@ -123,6 +123,22 @@ const REMARKABLE: &[Builtin] = &[
     runs("plpgsql_inline_handler"),
 ];
 
+/// Functions of well-known extensions that leave something in the server process which nobody can ask for: a connection, a
+/// hypothetical index, a variable, a line of output.
+const KEEPERS: &[&str] = &[
+    "dblink_connect",
+    "dblink_connect_u",
+    "hypopg_create_index",
+    "hypopg_hide_index",
+    "pgv_insert",
+    "pgv_set",
+];
+
+/// Whether a function of that name, wherever it is, leaves something in the server process.
+pub(crate) fn keeps(name: &str) -> bool {
+    KEEPERS.contains(&name)
+}
+
 /// What is known of a function of pg_catalog; `None` of one that PostgreSQL 15 has not.
 #[must_use]
 pub fn builtin(name: &str) -> Option<Builtin> {

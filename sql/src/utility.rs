@@ -128,6 +128,9 @@ fn weigh(mentions: &Mentions) -> Statement {
         };
         let Some(known) = known else {
             statement = statement.at_least(Touch::Unknown);
+            if catalog::keeps(&object.name) {
+                statement.makes |= States::BACKEND;
+            }
             continue;
         };
         statement.makes |= known.makes;

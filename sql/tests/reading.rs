@@ -175,6 +175,7 @@ fn functions_are_looked_up_wherever_they_hide() {
             States::SEED | States::SEQUENCES,
         ),
         ("VALUES (1, pg_advisory_lock(7))", States::LOCKS),
+        ("SELECT extensions.dblink_connect('a', 'b')", States::BACKEND),
         ("SELECT 1 UNION SELECT 2 EXCEPT SELECT nextval('s')", States::SEQUENCES),
         ("SELECT \"set_config\"('a', 'b', false)", States::SETTINGS | States::ROLE),
         ("SELECT SET_CONFIG('a', 'b', false)", States::SETTINGS | States::ROLE),

@@ -1,5 +1,6 @@
 //! Clients that keep their server between transactions: seen, counted, bounded, and refused where that is wanted.
 
+use harness::postgres::PASSWORD;
 use harness::say::{bind, describe_statement, execute, parse, sync};
 use harness::{Raw, World, eventually};
 
@@ -279,5 +280,30 @@ fn the_chatter_of_drivers_pins_nothing() {
         // The one server is there for somebody else.
         assert_eq!(world.client().value("SELECT 1"), "1", "{driver}");
         assert_eq!(pins(&world), [] as [&str; 0], "{driver}");
+    }
+}
+
+/// A connection of dblink's lives in the server process, where nobody can ask for it.
+#[test]
+fn an_extension_that_keeps_something_keeps_its_client() {
+    howdah_only!("it leaks");
+    let world = World::pool(2);
+    let mut boss = world.direct();
+    boss.run("CREATE EXTENSION dblink");
+    boss.run("GRANT EXECUTE ON FUNCTION dblink_connect_u(text, text) TO app");
+    let (mut ann, mut bob) = (world.client(), world.client());
+    let (port, db) = (world.postgres.port(), &world.db);
+    let way = format!("host=127.0.0.1 port={port} dbname={db} user=app password={PASSWORD}");
+    ann.run(&format!("SELECT dblink_connect_u('mine', '{way}')"));
+    let look = "SELECT * FROM dblink('mine', 'SELECT 7') AS t (n int)";
+    for _ in 0..5 {
+        let error = bob.query(look);
+        assert!(error.error().is_some(), "{error:?}");
+        assert_eq!(ann.value(look), "7");
+    }
+    ann.leave();
+    for _ in 0..5 {
+        let mut next = world.client();
+        assert!(next.query(look).error().is_some());
     }
 }
