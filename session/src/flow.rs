@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::reading::Reading;
 use crate::{Own, Sight, Tie};
 
 /// The outcome of one call of the relay. Kept by the worker and reused, so that nothing is allocated
@@ -24,6 +25,8 @@ pub struct Flow {
     pub sights: Vec<Arc<[Sight]>>,
     /// Requests of which there is nothing to tell. The worker takes it.
     pub harmless: u64,
+    /// What a request means to others than its client and server. The worker drains it.
+    pub asides: Vec<Aside>,
     /// Adds up until the worker takes it.
     pub counted: Counted,
 }
@@ -34,6 +37,15 @@ impl Flow {
         self.to_server.clear();
         self.to_client.clear();
     }
+}
+
+/// What the worker is to do beside relaying a request.
+#[derive(Clone, Debug)]
+pub enum Aside {
+    /// No server that nobody is using may stay in the databases that this reading names.
+    Vacate(Arc<Reading>),
+    /// The client with this pid was ended, as `pg_terminate_backend` ends sessions.
+    End(u32),
 }
 
 /// One of our own queries was answered, to its `ReadyForQuery`.

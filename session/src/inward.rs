@@ -8,14 +8,15 @@ use wire::{
 };
 
 use crate::client::ClientSide;
-use crate::flow::{Flow, Owned};
+use crate::flow::{Aside, Flow, Owned};
 use crate::ledger::{Entry, Undo, What, Whose};
 use crate::outward::answer;
-use crate::pids::Pids;
+use crate::pids::{self, Pids};
 use crate::refusal;
 use crate::relay::Heard;
 use crate::rules::{Fault, Mode, Rules};
 use crate::server::{Copying, Own, Phase, ServerSide, Unnamed};
+use crate::signals;
 use crate::statements::PREFIX;
 use crate::wager;
 
@@ -63,6 +64,11 @@ impl Inward<'_> {
                     self.looked_into(&piece, end)?;
                 }
                 tag::DATA_ROW | tag::NOTICE if self.server.ledger.is_probed() => {
+                    self.looked_into(&piece, end)?;
+                }
+                tag::DATA_ROW | tag::NOTICE
+                    if self.server.signals.is_some() && piece.len <= signals::LEN_MAX =>
+                {
                     self.looked_into(&piece, end)?;
                 }
                 _ => self.streamed(&piece, end)?,
@@ -174,11 +180,13 @@ impl Inward<'_> {
                 }
                 Ok(())
             }
-            tag::NOTICE => {
+            tag::NOTICE if self.server.ledger.is_probed() => {
                 let text = ErrorFields::new(message.body).message();
                 self.server.trail.sequences.seen |= text == crate::sequences::SEEN;
                 Ok(())
             }
+            tag::NOTICE => self.signal_missed(message),
+            tag::DATA_ROW if self.server.signals.is_some() => self.signalled(message),
             tag::DATA_ROW | tag::ROW_DESCRIPTION => self.found(message),
             tag::NOTIFICATION => self.notification(message),
             _ => self.parameter(message),
@@ -220,6 +228,9 @@ impl Inward<'_> {
         if status == Status::Idle && self.server.ledger.is_empty() {
             self.server.ledger.ended();
             self.server.portals.clear();
+        }
+        if self.server.signals.is_some() && self.server.ledger.is_empty() {
+            self.server.signals = None;
         }
         Ok(())
     }
@@ -372,6 +383,43 @@ impl Inward<'_> {
             out.extend_from_slice(&pid.to_be_bytes());
             out.extend_from_slice(message.body.get(4..).unwrap_or_default());
         });
+        Ok(())
+    }
+
+    /// Notice is given while a request sends signals: perhaps that one found nobody, where it was to find a client that
+    /// has no server at the moment. It finds it after all.
+    fn signal_missed(&mut self, message: &Message<'_>) -> Result<(), Fault> {
+        let fields = ErrorFields::new(message.body);
+        let pid = pids::sole(fields.message()).filter(|_| fields.code() == signals::MISSED);
+        let own = self.client.as_ref().map(|client| client.pid);
+        if let (Some(pid), Some(own), Some(signals)) = (pid, own, &mut self.server.signals) {
+            let superuser = self.server.vars.value(b"is_superuser") == Some(b"on");
+            if self.pids.may_end(own, pid, superuser) {
+                signals.missed(pid);
+                return Ok(());
+            }
+        }
+        if self.is_for_client(message.tag)? {
+            self.pass(message);
+        }
+        Ok(())
+    }
+
+    /// A row of such a request.
+    fn signalled(&mut self, message: &Message<'_>) -> Result<(), Fault> {
+        if !self.is_for_client(message.tag)? {
+            return Ok(());
+        }
+        let Some(signals) = &mut self.server.signals else { return Ok(()) };
+        let Some((body, ended)) = signals.sent(message.body) else {
+            self.pass(message);
+            return Ok(());
+        };
+        self.flow.to_client.say(|out| {
+            out.extend_from_slice(&message.header);
+            out.extend_from_slice(&body);
+        });
+        self.flow.asides.extend(ended.into_iter().map(Aside::End));
         Ok(())
     }
 

@@ -23,6 +23,7 @@ mod sequences;
 mod server;
 mod shape;
 mod sight;
+mod signals;
 mod state;
 mod statements;
 mod text;
@@ -31,7 +32,7 @@ mod vars;
 mod wager;
 
 pub use client::ClientSide;
-pub use flow::{Counted, Flow, Owned, Pieces};
+pub use flow::{Aside, Counted, Flow, Owned, Pieces};
 pub use made::{Deed, Made};
 pub use pids::{FIRST as FIRST_PID, Links, Pids, Voice};
 pub use reading::{Marks, Read, Reading, Readings};

@@ -8,7 +8,7 @@ use wire::{BindNames, Named, Namespace, Parse, Piece, write};
 
 use crate::cache::Standing;
 use crate::client::ClientSide;
-use crate::flow::Flow;
+use crate::flow::{Aside, Flow};
 use crate::ledger::{Undo, What, Whose, Wipe};
 use crate::made::ground;
 use crate::names::{Meaning, Name};
@@ -240,6 +240,12 @@ impl Outward<'_> {
             self.watch_deeds(reading, text);
         }
         self.watch_sequences(reading);
+        if !reading.signals.is_empty() {
+            self.server.signals.get_or_insert_default().expect(&reading.signals);
+        }
+        if !reading.vacates.is_empty() {
+            self.flow.asides.push(Aside::Vacate(Arc::clone(reading)));
+        }
         self.server.trail.mark(reading);
         self.lend_voice(reading);
     }

@@ -2,7 +2,8 @@
 //!
 //! A client learns a pid at login, and asks about it later, its own or another's: whether it waits for a
 //! lock, what it does, to end it. The pid is one of ours, since its server is another for every
-//! transaction. Where such a number stands in a request, that of the client's present server takes its place.
+//! transaction. Where such a number stands in a request, that of the client's present server takes its place. That of a
+//! client without a server stays: no process has it, and where the server says so, the number tells whom it was about.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -14,7 +15,7 @@ use wire::BindNames;
 pub const FIRST: u32 = 1 << 30;
 const DIGITS: usize = 10;
 
-/// What stands for a client that has no server: no process' pid.
+/// For a client that has no server: no process' pid.
 const NOBODY: u32 = 0;
 
 /// More of them in one text are left as they are.
@@ -23,9 +24,17 @@ const MANY: usize = 4096;
 /// The pids of the whole process' clients.
 #[derive(Debug, Default)]
 pub struct Pids {
-    clients: Mutex<BTreeMap<u32, (u16, u32)>>,
+    clients: Mutex<BTreeMap<u32, Client>>,
     servers: Mutex<BTreeMap<u32, Vec<Weak<Voice>>>>,
     desks: Box<[Arc<Links>]>,
+}
+
+/// Where a client is, and as whom it is known to its servers.
+#[derive(Debug)]
+struct Client {
+    worker: u16,
+    slot: u32,
+    user: Option<Arc<str>>,
 }
 
 impl Pids {
@@ -48,8 +57,31 @@ impl Pids {
         if clients.contains_key(&pid) {
             return false;
         }
-        clients.insert(pid, (worker, slot));
+        clients.insert(pid, Client { worker, slot, user: None });
         true
+    }
+
+    /// The client that has `pid` is logged in to its servers as `user`.
+    pub fn is_user(&self, pid: u32, user: &Arc<str>) {
+        if let Some(client) = open(&self.clients).get_mut(&pid) {
+            client.user = Some(Arc::clone(user));
+        }
+    }
+
+    /// The worker and the slot of the client that has `pid`.
+    #[must_use]
+    pub fn place_of(&self, pid: u32) -> Option<(u16, u32)> {
+        open(&self.clients).get(&pid).map(|client| (client.worker, client.slot))
+    }
+
+    /// Whether PostgreSQL would let one client end another: they are the same user, or the one is a superuser.
+    pub(crate) fn may_end(&self, own: u32, other: u32, superuser: bool) -> bool {
+        let clients = open(&self.clients);
+        let user = |pid| clients.get(&pid).map(|client: &Client| &client.user);
+        match (user(own), user(other)) {
+            (Some(own), Some(other)) => superuser || own.is_some() && own == other,
+            _ => false,
+        }
     }
 
     /// The client that has `pid` is gone.
@@ -57,12 +89,12 @@ impl Pids {
         open(&self.clients).remove(&pid);
     }
 
-    /// The pid of the server that the client with `pid` has now. `None`: there is no such client.
+    /// The pid of the server that the client with `pid` has now. `None`: it has none, or there is no such client.
     fn server_of(&self, pid: u32) -> Option<u32> {
         // Held until the number is read: its slot is nobody else's before it has left.
         let clients = open(&self.clients);
-        let (worker, slot) = *clients.get(&pid)?;
-        Some(self.desks.get(usize::from(worker))?.of(slot))
+        let Client { worker, slot, .. } = clients.get(&pid)?;
+        Some(self.desks.get(usize::from(*worker))?.of(*slot)).filter(|pid| *pid != NOBODY)
     }
 
     /// What the server with `pid` at `place` has to say, under the name of whom it serves.
@@ -146,6 +178,9 @@ impl Pids {
     }
 
     fn number(&self, value: &[u8]) -> Option<Vec<u8>> {
+        if let Some(new) = self.numbers_of(value) {
+            return Some(new);
+        }
         let low = match value {
             [0, 0, 0, 0, low @ ..] if low.len() == 4 => low,
             low => low,
@@ -155,6 +190,27 @@ impl Pids {
         let mut new = value.to_vec();
         new.splice(value.len() - 4.., server.to_be_bytes());
         Some(new)
+    }
+}
+
+impl Pids {
+    /// The same, of an array of int4 with one dimension and no NULL: how many dimensions, whether there are NULLs, the
+    /// type, how many elements, the first's number; then each with its length.
+    fn numbers_of(&self, value: &[u8]) -> Option<Vec<u8>> {
+        const HEAD: usize = 20;
+        const INT4: u32 = 23;
+        let (head, elements) = value.split_at_checked(HEAD)?;
+        if !head.starts_with(&[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, INT4 as u8]) {
+            return None;
+        }
+        let (mut new, mut changed) = (head.to_vec(), false);
+        for element in elements.chunks(8) {
+            let pid = u32::from_be_bytes(*element.strip_prefix(&[0, 0, 0, 4])?.first_chunk()?);
+            let server = is_clients(pid).then(|| self.server_of(pid)).flatten();
+            changed |= server.is_some();
+            new.extend([4, server.unwrap_or(pid)].into_iter().flat_map(u32::to_be_bytes));
+        }
+        changed.then_some(new)
     }
 }
 
@@ -220,6 +276,12 @@ pub(crate) fn takes_some(text: &[u8]) -> bool {
     const WORDS: [&[u8]; 4] = [b"pid", b"backend", b"pg_locks", b"session_is_blocked"];
     let has = |word: &[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
     text.contains(&b'$') && WORDS.iter().any(|word| has(word))
+}
+
+/// The pid in a text that is about one client.
+pub(crate) fn sole(text: &[u8]) -> Option<u32> {
+    let mut pids = candidates(text);
+    pids.next().map(|(_, pid)| pid).filter(|_| pids.next().is_none())
 }
 
 /// Where in a text numbers stand that could be the pids of clients, and which.
@@ -296,7 +358,7 @@ mod tests {
             pids.translated(text.as_bytes()).map(|new| String::from_utf8(new).expect("text"))
         };
         let text = "select blocked($1, '{1500000000,2000000000,1073741824}')";
-        assert_eq!(translated(text).as_deref(), Some("select blocked($1, '{4711,12,0}')"));
+        assert_eq!(translated(text).as_deref(), Some("select blocked($1, '{4711,12,1073741824}')"));
         assert_eq!(translated("2000000000").as_deref(), Some("12"));
         for text in [
             "",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use hashbrown::HashMap;
+use sql::Signal;
 
 use crate::made::Deed;
 use crate::state::{Tie, Ties};
@@ -24,6 +25,10 @@ pub struct Reading {
     pub deeds: Box<[Deed]>,
     /// How often it was seen to be given nothing by a sequence; [`GIVES`] if it was seen to be.
     given: AtomicU8,
+    /// Databases that nobody else may be in for what it does.
+    pub vacates: Box<[Box<str>]>,
+    /// Columns of its result, counted from 0, that say whether a process was sent a signal.
+    pub signals: Box<[(u16, Signal)]>,
     /// How often it was seen to leave no trace, where that is all that can be said of it.
     clean: AtomicU8,
 }
@@ -31,10 +36,7 @@ pub struct Reading {
 impl Reading {
     #[must_use]
     pub fn new(marks: Marks, custom: Box<[Box<[u8]>]>) -> Self {
-        let (beginning, deeds) = (Box::default(), Box::default());
-        let shows = Ties::default();
-        let [clean, given] = [0, 0].map(AtomicU8::new);
-        Self { marks, custom, shows, beginning, deeds, given, clean }
+        Self { marks, custom, ..Self::default() }
     }
 
     #[must_use]
@@ -244,8 +246,8 @@ impl Readings {
             return known;
         }
         let reading = self.exactly(text);
-        // What is asked for may stand in a literal: the name of a setting.
-        if !reading.marks.has(Marks::ASK) {
+        // What is asked for may stand in a literal: the name of a setting, or of a database.
+        if !reading.marks.has(Marks::ASK) && reading.vacates.is_empty() {
             self.keep(shape.into(), &reading);
         }
         reading

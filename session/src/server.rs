@@ -7,6 +7,7 @@ use wire::{Scanner, Status};
 
 use crate::cache::Cache;
 use crate::ledger::{Ledger, Trust, Undo, What, Whose};
+use crate::signals::Signals;
 use crate::statements::Statement;
 use crate::trail::Trail;
 use crate::wager::Wager;
@@ -54,6 +55,8 @@ pub struct ServerSide {
     pub(crate) wager: Option<Box<Wager>>,
     /// Whether the client has had the parameters of a statement that is described again.
     pub(crate) has_parameters: bool,
+    /// What was asked to be signalled, by a request under way.
+    pub(crate) signals: Option<Box<Signals>>,
     /// What its session is set to.
     pub trail: Trail,
     /// Its notifications are not its client's, or not simply: they are left to the worker.
@@ -187,6 +190,7 @@ impl ServerSide {
             portals: Vec::new(),
             wager: None,
             has_parameters: false,
+            signals: None,
             trail: Trail::default(),
             collects: false,
             voice: None,

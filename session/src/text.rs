@@ -94,6 +94,8 @@ pub fn read(text: &[u8]) -> Reading {
     let custom = if names_custom { dotted_names(text) } else { Box::default() };
     let mut known = Reading::new(marks, custom).showing(shows);
     known.deeds = deeds(&reading);
+    known.vacates = vacates(&reading);
+    known.signals = reading.statements.into_iter().flat_map(|one| one.signals).collect();
     known
 }
 
@@ -128,6 +130,15 @@ fn deeds(reading: &sql::Reading) -> Box<[Deed]> {
         _ => None,
     };
     reading.acts().filter_map(deed).collect()
+}
+
+/// The databases that nobody else may be in for what a text does.
+fn vacates(reading: &sql::Reading) -> Box<[Box<str>]> {
+    let databases = reading.acts().filter_map(|act| match act {
+        Act::Databases(names) => Some(names),
+        _ => None,
+    });
+    databases.flatten().map(|name| name.as_str().into()).collect()
 }
 
 fn executes(act: &Act) -> bool {

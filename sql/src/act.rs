@@ -60,6 +60,9 @@ pub enum Act {
     Function(&'static str),
     /// ALTER ROLE, DATABASE or SYSTEM … SET: what sessions begin with.
     AlterDefaults,
+    /// CREATE, DROP and ALTER DATABASE, as far as nobody else may be in these databases for it, or they come into
+    /// being: by name.
+    Databases(Vec<String>),
     /// Of any other statement that changes what the database has.
     Define,
 }

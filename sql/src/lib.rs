@@ -28,5 +28,5 @@ pub use act::{
 };
 pub use catalog::{Builtin, builtin, catalog_comes_first, encoding_is_plain};
 pub use digest::Digest;
-pub use reading::{Reading, Statement, TEXT_BYTES_MAX, Touch, Unread};
+pub use reading::{Reading, Signal, Statement, TEXT_BYTES_MAX, Touch, Unread};
 pub use states::States;

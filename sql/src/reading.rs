@@ -53,9 +53,20 @@ pub struct Statement {
     pub touch: Touch,
     /// It changes rows: INSERT, UPDATE, DELETE, MERGE, COPY FROM, also within WITH.
     pub writes: bool,
+    /// Columns of its result, counted from 0, that say whether a process was sent a signal.
+    pub signals: Vec<(u16, Signal)>,
     /// It uses names that PostgreSQL has built in, with arguments and without saying `pg_catalog`, so that a function or
     /// operator of the same name that somebody made could be meant.
     pub overloadable: bool,
+}
+
+/// What a backend is sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Signal {
+    /// By pg_cancel_backend.
+    Cancel,
+    /// By pg_terminate_backend.
+    Terminate,
 }
 
 /// What a statement may do to the session beyond what [`Statement::makes`] and [`Statement::ends`] say.
@@ -165,6 +176,7 @@ impl Statement {
             reads: States::empty(),
             touch: Touch::Inert,
             writes: false,
+            signals: Vec::new(),
             overloadable: false,
         }
     }

@@ -13,7 +13,7 @@ use crate::act::{
 };
 use crate::catalog;
 use crate::mentions::{Call, Mentions};
-use crate::reading::{Statement, Touch};
+use crate::reading::{Signal, Statement, Touch};
 use crate::states::States;
 
 /// `DECLARE … WITH HOLD`, as PostgreSQL's parser says it: CURSOR_OPT_HOLD.
@@ -99,6 +99,9 @@ fn query(node: &NodeEnum) -> Statement {
     if !matches!(node, NodeEnum::SelectStmt(_)) {
         statement = statement.at_least(Touch::Ordinary);
     }
+    if let NodeEnum::SelectStmt(select) = node {
+        statement.signals = signals(select);
+    }
     if let NodeEnum::SelectStmt(select) = node
         && let Some(into) = leftmost_into(select)
     {
@@ -106,6 +109,33 @@ fn query(node: &NodeEnum) -> Statement {
         statement.absorb(made(into.rel.as_ref(), into.on_commit));
     }
     statement
+}
+
+/// Columns that are what one of the functions returns that send signals; none behind a `*`.
+fn signals(select: &protobuf::SelectStmt) -> Vec<(u16, Signal)> {
+    let mut signals = Vec::new();
+    for (column, target) in (0..).zip(&select.target_list) {
+        let Some(NodeEnum::ResTarget(target)) = &target.node else { break };
+        match target.val.as_ref().and_then(|value| value.node.as_ref()) {
+            Some(NodeEnum::ColumnRef(reference)) if reference.fields.iter().any(is_star) => break,
+            Some(NodeEnum::AIndirection(_)) => break,
+            Some(NodeEnum::FuncCall(call)) => {
+                let function = object(&call.funcname);
+                let signal = match (function.schema.as_deref(), function.name.as_str()) {
+                    (None | Some("pg_catalog"), "pg_cancel_backend") => Signal::Cancel,
+                    (None | Some("pg_catalog"), "pg_terminate_backend") => Signal::Terminate,
+                    _ => continue,
+                };
+                signals.push((column, signal));
+            }
+            _ => {}
+        }
+    }
+    signals
+}
+
+fn is_star(node: &protobuf::Node) -> bool {
+    matches!(node.node, Some(NodeEnum::AStar(_)))
 }
 
 /// SELECT INTO stands in the first SELECT of a UNION.
@@ -424,6 +454,17 @@ fn define(node: &NodeEnum) -> Statement {
         NodeEnum::AlterRoleSetStmt(_)
         | NodeEnum::AlterDatabaseSetStmt(_)
         | NodeEnum::AlterSystemStmt(_) => does(Act::AlterDefaults),
+        NodeEnum::DropdbStmt(stmt) => does(Act::Databases(vec![stmt.dbname.clone()])),
+        NodeEnum::CreatedbStmt(stmt) => {
+            let template = option(&stmt.options, "template").unwrap_or("template1");
+            does(Act::Databases(vec![stmt.dbname.clone(), template.to_owned()]))
+        }
+        NodeEnum::AlterDatabaseStmt(stmt) if option(&stmt.options, "tablespace").is_some() => {
+            does(Act::Databases(vec![stmt.dbname.clone()]))
+        }
+        NodeEnum::RenameStmt(stmt) if stmt.rename_type() == ObjectType::ObjectDatabase => {
+            does(Act::Databases(vec![stmt.subname.clone(), stmt.newname.clone()]))
+        }
         // Their scripts and handlers are anybody's.
         NodeEnum::CreateExtensionStmt(_)
         | NodeEnum::AlterExtensionStmt(_)
@@ -476,4 +517,17 @@ fn object(parts: &[protobuf::Node]) -> Object {
         _ => None,
     };
     Object::of(&parts.iter().filter_map(part).collect::<Vec<_>>())
+}
+
+/// The value of an option by name: a word or a string. `Some("")` for one that is neither.
+fn option<'a>(options: &'a [protobuf::Node], name: &str) -> Option<&'a str> {
+    options.iter().find_map(|node| match node.node.as_ref() {
+        Some(NodeEnum::DefElem(option)) if option.defname == name => {
+            match option.arg.as_ref()?.node.as_ref()? {
+                NodeEnum::String(text) => Some(text.sval.as_str()),
+                _ => Some(""),
+            }
+        }
+        _ => None,
+    })
 }

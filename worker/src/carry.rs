@@ -143,15 +143,13 @@ impl<D: Driver, W: World> Worker<D, W> {
                 if self.room(pool).is_some_and(|room| room.error_is_news) {
                     Why::Server(error)
                 } else {
-                    let message = wire::ErrorFields::new(&error).message();
-                    let message = String::from_utf8_lossy(message);
-                    Why::Text(
-                        format!(
-                            "server login has been failing, cached error: {message} \
-                             (server_login_retry)"
-                        )
-                        .into(),
-                    )
+                    let fields = wire::ErrorFields::new(&error);
+                    let message = String::from_utf8_lossy(fields.message());
+                    let text = format!(
+                        "server login has been failing, cached error: {message} (server_login_retry)"
+                    );
+                    // Who wants to know why looks at the SQLSTATE: that the database is not there, say.
+                    Why::Server(last_words(fields.code(), &text).into())
                 }
             }
         }
@@ -170,6 +168,15 @@ impl<D: Driver, W: World> Worker<D, W> {
             );
         }
     }
+}
+
+/// The body of an ErrorResponse of ours.
+fn last_words(code: &[u8], text: &str) -> Vec<u8> {
+    let mut whole = Vec::new();
+    let code = if code.is_empty() { b"08P01" } else { code };
+    let report = wire::Report { code, ..crate::end::fatal(text.as_bytes()) };
+    wire::write::server::error_response(&mut whole, &report);
+    whole.split_off(5)
 }
 
 /// `closing because: …` of a server.

@@ -133,10 +133,11 @@ impl<D: Driver, W: World> Worker<D, W> {
                 wire::write::server::error_response(&mut out, &fatal(text.as_bytes()));
             }
             Why::Said(last) => {
+                let hint = Some(last.hint.as_bytes()).filter(|hint| !hint.is_empty());
                 let report = Report {
                     with_v: true,
                     code: last.code.as_bytes(),
-                    hint: Some(last.hint.as_bytes()),
+                    hint,
                     ..fatal(last.message.as_bytes())
                 };
                 wire::write::server::error_response(&mut out, &report);

@@ -437,6 +437,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(welcome) = room.welcome.clone() else { return };
         room.counters.client_login_count += 1;
         let database = room.database.clone();
+        self.commons.pids.is_user(self.clients[slot as usize].card.key.pid, &room.user);
         let forced = [
             ("client_encoding", &database.client_encoding),
             ("DateStyle", &database.datestyle),

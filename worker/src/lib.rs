@@ -1,5 +1,6 @@
 //! One core's loop: the only room where the others meet.
 
+mod asides;
 mod ask;
 mod audit;
 mod cancel;

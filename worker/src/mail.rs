@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use admin::{Facts, Refusal};
 use auth::{Derived, JobKey};
+use config::Database;
 use io::{Ends, Waker};
 use pool::{Calling, PoolId, WorkerId};
 
@@ -53,6 +54,8 @@ pub enum Mail<S> {
     Learnt { party: Party, about: About, name: Option<Box<str>> },
     /// About listening in `pool`.
     Ear { pool: PoolId, word: Word },
+    /// A client of the database `by` ended the one in this slot that was given this pid.
+    End { slot: u32, pid: u32, by: Arc<Database> },
     /// Keys derived from a password, for the login that asked.
     Derived { party: Party, key: Option<JobKey>, derived: Derived },
 }

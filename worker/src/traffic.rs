@@ -212,6 +212,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         let (to_client, to_server) = (client.conn, server.conn);
         self.pass_on(to_client, to_server, bytes, Towards::Server);
         self.report(Some(slot));
+        if !self.flow.asides.is_empty() {
+            self.attend_asides(self.clients[slot as usize].pool);
+        }
         match said {
             Ok(Said::More | Said::Held) => self.settle_server(slot, entry),
             Ok(Said::Terminate) if planted::is("goodbye-overtakes") => {
@@ -281,6 +284,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.count(entry, slot);
         self.count_refusals(slot);
         self.report(slot);
+        if !self.flow.asides.is_empty() {
+            self.attend_asides(self.servers[entry as usize].pool);
+        }
         match self.servers[entry as usize].own {
             Some(Own::Set) if heard.fatal => {
                 self.flow.owned.clear();

@@ -245,6 +245,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             Mail::Cancel { pid, key, asker } => self.cancel(pid, &key, asker),
             Mail::Parcel(parcel) => self.carry(parcel),
             Mail::Cancelled { asker } => self.asker_may_go(asker),
+            Mail::End { slot, pid, by } => self.end_client(slot, pid, &by),
             Mail::Order { order, ask } => self.ordered(order, ask),
             Mail::Answer { ask, answer } => self.answered(ask.number, answer),
             Mail::Resolved { name, resolution } => self.resolved(&name, &resolution),

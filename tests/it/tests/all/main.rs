@@ -25,6 +25,7 @@ mod logins;
 mod lookups;
 mod modes;
 mod names;
+mod others;
 mod passing;
 mod peers;
 mod pins;

@@ -1,0 +1,115 @@
+//! Signals to sessions that have no process at the moment.
+//!
+//! `pg_terminate_backend` is asked to end a client by the pid it was given. One that has a server is found there. Of one
+//! that has none the server says that there is no such process, in a notice in front of the row that says `false`: so it is
+//! known that it was asked and allowed to ask, and whom it was about. The one is kept from the client, the other
+//! made `true`, and the client in question ended.
+
+use std::mem;
+
+use sql::Signal;
+
+/// Longer messages are not looked into: they are about something else.
+pub(crate) const LEN_MAX: u32 = 64 * 1024;
+
+/// The SQLSTATE of the notice: a warning, of no kind.
+pub(crate) const MISSED: &[u8] = b"01000";
+
+/// Calls in one request beyond this are left as they are.
+const MANY: usize = 64;
+
+/// What requests under way send, and whom it did not find.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    columns: Vec<(u16, Signal)>,
+    missed: Vec<u32>,
+}
+
+impl Signals {
+    /// These columns of a result will say whether it was sent.
+    pub(crate) fn expect(&mut self, columns: &[(u16, Signal)]) {
+        for column in columns {
+            if !self.columns.contains(column) && self.columns.len() < MANY {
+                self.columns.push(*column);
+            }
+        }
+    }
+
+    /// The client with `pid` was not found.
+    pub(crate) fn missed(&mut self, pid: u32) {
+        if self.missed.len() < MANY {
+            self.missed.push(pid);
+        }
+    }
+
+    /// The body of a row, as it would be had they been found, and the clients that are ended. `None`: as it is.
+    pub(crate) fn sent(&mut self, body: &[u8]) -> Option<(Vec<u8>, Vec<u32>)> {
+        let missed = mem::take(&mut self.missed);
+        if missed.is_empty() {
+            return None;
+        }
+        let failed = self.failed(body)?;
+        // With others among them that were not found either, nobody can tell which is which.
+        if failed.len() != missed.len() {
+            return None;
+        }
+        let (mut new, mut ended) = (body.to_vec(), Vec::new());
+        for ((at, signal), pid) in failed.into_iter().zip(missed) {
+            let place = new.get_mut(at)?;
+            *place = if *place == 0 { 1 } else { b't' };
+            if signal == Signal::Terminate {
+                ended.push(pid);
+            }
+        }
+        Some((new, ended))
+    }
+
+    /// Where in a row it says that nobody was found.
+    fn failed(&self, body: &[u8]) -> Option<Vec<(usize, Signal)>> {
+        let (count, mut rest) = body.split_first_chunk::<2>()?;
+        let mut failed = Vec::new();
+        for column in 0..u16::from_be_bytes(*count) {
+            let (len, after) = rest.split_first_chunk::<4>()?;
+            // Of NULL the length is -1.
+            let len = usize::try_from(i32::from_be_bytes(*len)).unwrap_or(0);
+            let at = body.len() - after.len();
+            let (value, after) = after.split_at_checked(len)?;
+            rest = after;
+            let signal = self.columns.iter().find(|(expected, _)| *expected == column);
+            if let (Some((_, signal)), [0 | b'f']) = (signal, value) {
+                failed.push((at, *signal));
+            }
+        }
+        Some(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(values: &[&[u8]]) -> Vec<u8> {
+        let mut body = u16::try_from(values.len()).expect("few").to_be_bytes().to_vec();
+        for value in values {
+            body.extend(u32::try_from(value.len()).expect("short").to_be_bytes());
+            body.extend_from_slice(value);
+        }
+        body
+    }
+
+    #[test]
+    fn whoever_was_missed_is_found_after_all() {
+        let mut signals = Signals::default();
+        signals.expect(&[(1, Signal::Terminate), (2, Signal::Cancel)]);
+        assert_eq!(signals.sent(&row(&[b"f", b"f", b"f"])), None, "they are somebody else's");
+        signals.missed(7);
+        signals.missed(8);
+        let new = row(&[b"f", b"t", &[1]]);
+        assert_eq!(signals.sent(&row(&[b"f", b"f", &[0]])), Some((new, vec![7])));
+        signals.missed(7);
+        assert_eq!(signals.sent(&row(&[b"f", b"f", b"f"])), None, "nobody can tell which");
+        assert_eq!(signals.sent(&row(&[b"f", b"f", b"t"])), None, "it was of another row");
+        signals.missed(7);
+        assert_eq!(signals.sent(&row(&[b"f", b"f"])[..9]), None, "half a row");
+    }
+}
