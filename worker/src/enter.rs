@@ -446,7 +446,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         let forced = forced.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
         let mut vars = welcome.vars.clone();
         for (name, value) in asked.iter().flat_map(|asked| &asked.vars) {
-            vars.set(name.as_bytes(), value);
+            if !is_same_encoding(name, value, &vars) {
+                vars.set(name.as_bytes(), value);
+            }
         }
         for (name, value) in forced {
             vars.set(name.as_bytes(), value.as_bytes());
@@ -495,4 +497,14 @@ impl<D: Driver, W: World> Worker<D, W> {
         let value = [&name[..], b" - ", host.as_bytes()].concat();
         settings.push(("application_name".to_owned(), value));
     }
+}
+
+/// Whether a setting asked for is the encoding that servers have anyway, spelled in another way: PostgreSQL compares letters and
+/// digits only, and reports its own spelling.
+fn is_same_encoding(name: &str, value: &[u8], vars: &Vars) -> bool {
+    let letters = |text: &[u8]| -> Vec<u8> {
+        text.iter().filter(|b| b.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase).collect()
+    };
+    name.eq_ignore_ascii_case("client_encoding")
+        && vars.value(b"client_encoding").is_some_and(|known| letters(known) == letters(value))
 }

@@ -138,6 +138,16 @@ fn known_parameters_are_taken() {
     assert!(told.contains(&("application_name".into(), "till".into())), "{told:?}");
 }
 
+/// As PostgreSQL does it, whatever way the client wrote it.
+#[test]
+fn an_encoding_is_reported_by_its_own_name() {
+    howdah_only!("it repeats what the client said");
+    let world = World::pool(1);
+    let client = world.login().parameter("client_encoding", "utf-8").enter();
+    let told: Vec<_> = client.welcome.of(b'S').map(harness::Message::parameter).collect();
+    assert!(told.contains(&("client_encoding".into(), "UTF8".into())), "{told:?}");
+}
+
 #[test]
 fn unknown_parameters_are_refused() {
     let world = World::with(1, |setup| setup.own("track_session_state", 0));
