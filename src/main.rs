@@ -68,7 +68,6 @@ fn check(file: &str) -> ExitCode {
     {
         law::check(&config.settings, &mut report);
         report.errors.extend(load::ldap_flaw(&config.settings).map(Problem::new));
-        report.errors.extend(tls::without_versions(&config.settings).map(Problem::new));
         let mut warnings = Vec::new();
         let (_, errors) = tls::set_up(&config, &worker::Tls::default(), &mut warnings);
         report.warnings.extend(warnings.into_iter().map(Problem::new));

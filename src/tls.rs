@@ -33,23 +33,6 @@ pub(crate) fn set_up(
     (Tls { inward, outward }, errors)
 }
 
-/// Lists of versions of which there is none here. That stops no process, for PgBouncer's goes on as well; but whoever asks
-/// whether all is well must hear of it.
-pub(crate) fn without_versions(settings: &Settings) -> impl Iterator<Item = String> {
-    [inward(settings), outward(settings)]
-        .into_iter()
-        .filter(|wish| wish.mode != Mode::Disable && !::tls::has_version(wish.protocols))
-        .map(|wish| {
-            format!(
-                "{}_protocols = {}: of these versions there is none here, so every TLS handshake would \
-                 fail; write tlsv1.2, tlsv1.3 or secure",
-                wish.prefix, wish.protocols
-            )
-        })
-        .collect::<Vec<_>>()
-        .into_iter()
-}
-
 fn inward(settings: &Settings) -> Wish<'_> {
     Wish {
         prefix: "client_tls",

@@ -69,13 +69,3 @@ impl fmt::Debug for Certified {
         f.write_str("Certified(..)")
     }
 }
-
-/// No certificate at all: whoever asks is turned away.
-#[derive(Debug)]
-pub(crate) struct Nobody;
-
-impl ResolvesServerCert for Nobody {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        None
-    }
-}

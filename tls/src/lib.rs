@@ -14,7 +14,6 @@ mod verifier;
 
 pub use certificate::server_name;
 pub use setup::{Error, Inward, Mode, Outward, Read, Wish};
-pub use suites::has_version;
 
 /// What both sides of the PostgreSQL protocol call it in ALPN.
 pub const ALPN: &[u8] = b"postgresql";

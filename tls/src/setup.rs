@@ -8,7 +8,7 @@ use rustls::server::NoServerSessionStorage;
 use rustls::{ClientConfig, ServerConfig};
 use sha2::{Digest, Sha256};
 
-use crate::certified::{Blame, Certified, Nobody};
+use crate::certified::{Blame, Certified};
 use crate::suites::{self, Versions};
 use crate::trust::Trust;
 use crate::verifier::{ClientVerifier, OfServer, ServerVerifier};
@@ -112,7 +112,7 @@ impl Inward {
         }
         let trust = loader.trust()?;
         let terms = Terms::read(wish, warnings)?;
-        let (versions, usable) = terms.versions();
+        let versions = terms.versions.list();
         let builder = ServerConfig::builder_with_provider(terms.provider.into())
             .with_protocol_versions(&versions)
             .map_err(|error| Error(error.to_string()))?;
@@ -122,11 +122,7 @@ impl Inward {
             None => builder.with_no_client_auth(),
         };
         let end_point = certified.leaf().and_then(|leaf| end_point(leaf));
-        let mut config = if usable {
-            builder.with_cert_resolver(Arc::new(certified))
-        } else {
-            builder.with_cert_resolver(Arc::new(Nobody))
-        };
+        let mut config = builder.with_cert_resolver(Arc::new(certified));
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.ignore_client_order = terms.ordered;
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -172,12 +168,11 @@ impl Outward {
         let certified = if wish.cert_file.is_empty() { None } else { Some(loader.certified()?) };
         let trust = loader.trust()?;
         let terms = Terms::read(wish, warnings)?;
-        let (versions, usable) = terms.versions();
-        let of = match (usable, wish.mode) {
-            (false, _) => OfServer::NoVersion,
-            (true, Mode::VerifyCa) => OfServer::Authority(or_system(trust)?),
-            (true, Mode::VerifyFull) => OfServer::AuthorityAndName(or_system(trust)?),
-            (true, _) => OfServer::Nothing,
+        let versions = terms.versions.list();
+        let of = match wish.mode {
+            Mode::VerifyCa => OfServer::Authority(or_system(trust)?),
+            Mode::VerifyFull => OfServer::AuthorityAndName(or_system(trust)?),
+            _ => OfServer::Nothing,
         };
         let algorithms = provider::algorithms();
         let builder = ClientConfig::builder_with_provider(terms.provider.into())
@@ -286,6 +281,12 @@ impl Terms {
         let mut lacking = Vec::new();
         let mut versions = Versions::read(wish.protocols, &mut lacking)
             .map_err(|word| invalid("protocols", &word))?;
+        if versions.list().is_empty() {
+            return Err(Error(format!(
+                "{prefix}_protocols = {}: of these versions there is none here; write tlsv1.2, tlsv1.3 or secure",
+                wish.protocols
+            )));
+        }
         said("protocols", std::mem::take(&mut lacking));
         let old = suites::old_suites(wish.ciphers, &mut lacking);
         said("ciphers", std::mem::take(&mut lacking));
@@ -314,18 +315,6 @@ impl Terms {
         let ordered = !wish.tls13_ciphers.is_empty() || wish.ciphers.contains(':');
         let all: Vec<_> = new.into_iter().chain(old).collect();
         let provider = suites::provider_with(&all, curves.as_deref());
-        if versions.list().is_empty() {
-            warnings.push(format!(
-                "{prefix}_protocols = {}: no version is left that there is here, so every TLS handshake will fail",
-                wish.protocols
-            ));
-        }
         Ok(Self { versions, provider, ordered })
-    }
-
-    /// The versions, and whether there are any: rustls wants at least one.
-    fn versions(&self) -> (Vec<&'static rustls::SupportedProtocolVersion>, bool) {
-        let versions = self.versions.list();
-        if versions.is_empty() { (vec![&rustls::version::TLS13], false) } else { (versions, true) }
     }
 }

@@ -46,12 +46,6 @@ impl Versions {
     }
 }
 
-/// Whether a value of `…_tls_protocols` leaves a version that there is here; what cannot be read is not judged.
-#[must_use]
-pub fn has_version(protocols: &str) -> bool {
-    Versions::read(protocols, &mut Vec::new()).map_or(true, |versions| !versions.list().is_empty())
-}
-
 /// Our suites of TLS 1.2, and what is said of them in cipher lists.
 const OLD: &[(CipherSuite, &str, &[&str])] = &[
     (

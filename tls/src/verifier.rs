@@ -26,8 +26,6 @@ pub(crate) enum OfServer {
     Authority(Arc<Trust>),
     /// And it was made out to the host that we dialled.
     AuthorityAndName(Arc<Trust>),
-    /// No version of TLS is left that we and the settings both have.
-    NoVersion,
 }
 
 /// Judges servers.
@@ -49,7 +47,6 @@ impl ServerCertVerifier for ServerVerifier {
             OfServer::Nothing => return Ok(ServerCertVerified::assertion()),
             OfServer::Authority(trust) => (trust, false),
             OfServer::AuthorityAndName(trust) => (trust, true),
-            OfServer::NoVersion => return Err(Error::General("unsupported protocol".to_owned())),
         };
         trust.check(leaf, between, now, Purpose::Server)?;
         if named && !parse(leaf).is_some_and(|parsed| is_for(&parsed, name)) {

@@ -535,11 +535,10 @@ fn settings_are_mapped_or_said() {
     let howdah = with(&[
         ("client_tls_protocols", "all"),
         ("server_tls_protocols", "tlsv1.0"),
-        ("server_tls_sslmode", "prefer"),
+        ("server_tls_sslmode", "disable"),
     ])
     .unwrap_or_else(|(_, said)| panic!("{said}"));
     assert!(howdah.log().contains("client_tls_protocols: there is no tlsv1.0, tlsv1.1 here"));
-    assert!(howdah.log().contains("every TLS handshake will fail"));
     let howdah = with(&[("client_tls13_ciphers", "TLS_CHACHA20_POLY1305_SHA256")])
         .unwrap_or_else(|(_, said)| panic!("{said}"));
     let _ = psql(&howdah, "sslmode=require", "SELECT 1");
@@ -553,6 +552,13 @@ fn settings_are_mapped_or_said() {
             "client_tls_protocols",
             "tlsv9",
             "invalid value \"tlsv9\" for parameter client_tls_protocols",
+        ),
+        ("client_tls_protocols", "tlsv1.0:tlsv1.1", "of these versions there is none here"),
+        ("client_tls_protocols", "all:!tlsv1.3:!tlsv1.2", "of these versions there is none here"),
+        (
+            "client_tls_ecdhcurve",
+            "P-521",
+            "invalid value \"P-521\" for parameter client_tls_ecdhcurve",
         ),
         (
             "client_tls_ecdhcurve",
@@ -568,5 +574,33 @@ fn settings_are_mapped_or_said() {
                 assert!(said.contains(want), "{name}: {said}");
             }
         }
+    }
+}
+
+/// What leaves nothing to shake hands with stops the start of either side, and a RELOAD keeps what there was.
+#[test]
+fn nothing_left_is_an_error() {
+    howdah_only!("OpenSSL has these versions");
+    let certificates = Certificates::new();
+    let unusable = [
+        ("tls_protocols", "tlsv1.1", "there is none here"),
+        ("tls13_ciphers", "nonsense", "failed to set the TLSv1.3 cipher suites"),
+    ];
+    for (name, value, want) in unusable {
+        let setup = Setup::new().database("shop", "host=127.0.0.1");
+        let setup = setup.set("server_tls_sslmode", "prefer").set(&format!("server_{name}"), value);
+        let (status, said) = setup.try_start().err().expect("it does not start");
+        assert_eq!(status.code(), Some(1), "{name}");
+        assert!(said.contains(want), "{name}: {said}");
+    }
+    let mut world = World::with(1, |setup| for_clients(setup, &certificates, "require"));
+    for (name, value, want) in unusable {
+        let name = format!("client_{name}");
+        world.howdah.rewrite(|setup| setup.set(&name, value));
+        let error = world.howdah.console("RELOAD");
+        assert!(error.error().is_some(), "{name}");
+        assert!(world.howdah.log().contains(want), "{name}: {}", world.howdah.log());
+        assert_eq!(world.login().encrypted().enter().value("SELECT 1"), "1", "{name}");
+        world.howdah.reload(|setup| setup.unset(&name));
     }
 }
