@@ -175,6 +175,12 @@ impl Workshop {
         }
     }
 
+    /// Whether there is nothing here that the list of statements does not tell.
+    pub(crate) fn is_idle(&self) -> bool {
+        let lists = self.fresh.is_empty() && self.lacking.is_empty();
+        lists && self.underway.is_empty() && !self.bound
+    }
+
     pub(crate) fn lacking(&self) -> &[Made] {
         &self.lacking
     }

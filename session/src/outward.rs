@@ -246,7 +246,11 @@ impl Outward<'_> {
         if !reading.vacates.is_empty() {
             self.flow.asides.push(Aside::Vacate(Arc::clone(reading)));
         }
-        self.server.trail.mark(reading);
+        if reading.marks.has(Marks::RELEASES) {
+            self.server.trail.release(reading, &self.client.vars);
+        } else {
+            self.server.trail.mark(reading);
+        }
         self.lend_voice(reading);
     }
 

@@ -131,6 +131,8 @@ impl Marks {
     pub const MAY_GIVE: Self = Self(1 << 11);
     /// It may ask for what a sequence gave: nobody has seen it.
     pub const MAY_READ: Self = Self(1 << 13);
+    /// It does nothing but end state, where there is some.
+    pub const RELEASES: Self = Self(1 << 14);
     /// It does away with all that sequences gave.
     pub const FORGETS: Self = Self(1 << 12);
 
@@ -144,6 +146,7 @@ impl Marks {
         .and(Self::SETTINGS)
         .and(Self::WIPES)
         .and(Self::LOOKS)
+        .and(Self::RELEASES)
         .and(Self::SEQUENCE)
         .and(Self::GIVES)
         .and(Self::MAY_GIVE)

@@ -45,6 +45,8 @@ pub(crate) struct Sequences {
     others: bool,
     /// A DISCARD of ours was sent and is not done yet.
     pending: bool,
+    /// The client's own DISCARD was sent and is not done yet.
+    forgets: Option<Forgets>,
     /// What ran in this transaction and may have brought some.
     suspects: Vec<Arc<Reading>>,
     /// The probe under way said that there are some.
@@ -66,6 +68,14 @@ enum Certainty {
     /// Perhaps there are none.
     Suspected,
     Certain,
+}
+
+/// What a DISCARD under way does away with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Forgets {
+    All,
+    /// All but what was given behind it.
+    Earlier,
 }
 
 /// So many are learnt from at once.
@@ -102,6 +112,7 @@ impl Sequences {
         if let Some(owner) = &mut self.owner {
             owner.fresh = false;
         }
+        self.forgets = None;
         if self.pending {
             // It was skipped, together with what it was for.
             *self = Self { others: true, ..Self::default() };
@@ -120,8 +131,8 @@ impl Sequences {
     ) -> bool {
         let marks = reading.marks;
         if marks.has(Marks::FORGETS) {
-            *has = false;
-            self.others |= self.owner.take().is_some();
+            // In a failed transaction, it is not done.
+            self.forgets = Some(Forgets::All);
             return false;
         }
         let gives = marks.has(Marks::GIVES);
@@ -149,6 +160,9 @@ impl Sequences {
             self.owner = may_give.then_some(Owner { client, certainty, fresh: false });
         }
         if may_give && let Some(owner) = &mut self.owner {
+            if self.forgets.is_some() {
+                self.forgets = Some(Forgets::Earlier);
+            }
             *has = true;
             owner.fresh = true;
             if gives || reading.surely_gives() {
@@ -169,7 +183,9 @@ impl Sequences {
 
     /// `DISCARD SEQUENCES` is done.
     pub(crate) fn discarded(&mut self) {
-        if self.pending || self.owner.is_none() {
+        if self.forgets.take() == Some(Forgets::All) {
+            *self = Self::default();
+        } else if self.pending || self.owner.is_none() {
             (self.pending, self.others) = (false, false);
         }
     }
@@ -288,6 +304,8 @@ mod tests {
         assert_eq!(server.runs(BOB, &[Marks::GIVES]), [true]);
         assert!(server.ties(BOB));
         assert_eq!(server.runs(BOB, &[Marks::FORGETS]), [false]);
+        assert!(server.ties(BOB), "it may have failed");
+        server.sequences.discarded();
         assert!(!server.ties(BOB));
     }
 

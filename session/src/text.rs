@@ -91,12 +91,30 @@ pub fn read(text: &[u8]) -> Reading {
     {
         marks = marks.and(Marks::FORGETS);
     }
+    let read = reading.unread.is_none() && marks.has(Marks::ASK);
+    if read && reading.statements.iter().all(releases) {
+        marks = marks.and(Marks::RELEASES);
+    }
     let custom = if names_custom { dotted_names(text) } else { Box::default() };
     let mut known = Reading::new(marks, custom).showing(shows);
     known.deeds = deeds(&reading);
     known.vacates = vacates(&reading);
     known.signals = reading.statements.into_iter().flat_map(|one| one.signals).collect();
     known
+}
+
+/// Whether a statement makes no state, but perhaps ends some.
+fn releases(statement: &sql::Statement) -> bool {
+    let ends = |act: &Act| match act {
+        Act::Reset(_) | Act::ResetAll | Act::Discard(_) | Act::DeallocateAll => true,
+        Act::CloseAll | Act::Close(_) | Act::UnlistenAll | Act::Unlisten(_) => true,
+        Act::Set(setting) => matches!(setting.value, sql::Value::Default),
+        // Of blocks, only one is known to be harmless.
+        Act::Transaction(_) | Act::Show(_) | Act::Do => true,
+        Act::Function(_) => statement.makes.is_empty(),
+        _ => false,
+    };
+    statement.touch == Touch::Inert && statement.acts.iter().all(ends)
 }
 
 /// What a statement has to do with what sequences give.

@@ -34,6 +34,8 @@ pub struct Trail {
     custom: Vec<Box<[u8]>>,
     pub(crate) workshop: Workshop,
     pub(crate) sequences: Sequences,
+    /// A text was run that only ends state, where none was but tracked parameters: as these were then.
+    released: Option<Vars>,
     /// How the clients of its pool use these.
     pub habit: Arc<Habit>,
 }
@@ -48,10 +50,22 @@ pub struct Asked {
 }
 
 impl Trail {
+    /// A text is run that only ends state, for a client of these parameters. Where there is none, it leaves none.
+    pub(crate) fn release(&mut self, reading: &Arc<Reading>, vars: &Vars) {
+        let is_new = self.state.is_none() && self.ties.is_none() && self.workshop.is_idle();
+        if !is_new || self.is_doubtful() {
+            return self.mark(reading);
+        }
+        self.released.get_or_insert_with(|| vars.clone());
+    }
+
     /// A text is run.
     pub(crate) fn mark(&mut self, reading: &Arc<Reading>) {
         if reading.marks.is_none() {
             return;
+        }
+        if reading.marks.has(Marks::SETTINGS) && self.released.take().is_some() {
+            self.marks = self.marks.and(Marks::ASK).and(Marks::RESETS);
         }
         if self.marks.is_none() {
             self.shown = Ties::default();
@@ -113,7 +127,13 @@ impl Trail {
 
     /// Look whether the client's statements can still follow it: `SET TimeZone` and the like are seen
     /// without being asked for. Ask where that has changed.
-    pub fn review(&mut self, client: &ClientSide) {
+    pub fn review(&mut self, client: &mut ClientSide) {
+        if self.released.as_ref().is_some_and(|before| restored(client, before)) {
+            self.released = None;
+        }
+        if self.released.take().is_some() {
+            self.marks = self.marks.and(Marks::ASK).and(Marks::RESETS);
+        }
         if self.sequences.asks(client.pid, &self.habit) {
             self.marks = self.marks.and(Marks::MAY_GIVE);
         }
@@ -319,7 +339,7 @@ impl Trail {
             self.sequences.learn();
         }
         let seen_elsewhere = self.marks.ties();
-        let resets = self.marks.has(Marks::RESETS);
+        let resets = self.marks.has(Marks::RESETS) || self.released.take().is_some();
         self.marks = Marks::default();
         self.ties.renew(found.ties);
         self.ties.renew_unseen(seen_elsewhere);
@@ -373,6 +393,7 @@ impl Trail {
         self.workshop.discarded();
         self.ties.remove(Tie::Sequence);
         self.sequences = Sequences::default();
+        self.released = None;
     }
 
     /// Whether it can never be anybody else's.
@@ -418,6 +439,32 @@ fn follow(
         None if whole.is_default() => None,
         _ => Some(whole.shared()),
     }
+}
+
+/// Give `client`, whose parameters were as `before` when they may have been reset, back what it asked for. `false`: it does not show whether
+/// they were.
+fn restored(client: &mut ClientSide, before: &Vars) -> bool {
+    let Some(asked) = client.asked.clone() else { return true };
+    for (name, value) in &asked.vars {
+        let now = client.vars.value(name.as_bytes());
+        if now.is_none_or(|now| is_same(name, now, value)) {
+            continue;
+        }
+        if now == before.value(name.as_bytes()) {
+            return false;
+        }
+        client.vars.set(name.as_bytes(), value);
+    }
+    true
+}
+
+/// Whether a parameter that was set to `asked` is reported as `now`.
+fn is_same(name: &str, now: &[u8], asked: &[u8]) -> bool {
+    let letters = |text: &[u8]| -> Vec<u8> {
+        let kept = text.iter().filter(|byte| byte.is_ascii_alphanumeric());
+        kept.map(u8::to_ascii_lowercase).collect()
+    };
+    now == asked || name.eq_ignore_ascii_case("client_encoding") && letters(now) == letters(asked)
 }
 
 /// Whether one of a session's statements was prepared with other settings than it has now: elsewhere the

@@ -37,7 +37,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// known yet whether anything does.
     pub(crate) fn part(&mut self, slot: u32, entry: u32) {
         let server = &mut self.servers[entry as usize];
-        server.side.trail.review(&self.clients[slot as usize].side);
+        server.side.trail.review(&mut self.clients[slot as usize].side);
         // A spoilt server is asked as well: what its client left there may go on only there.
         if server.side.trail.is_doubtful() && !planted::is("state-unasked") {
             return self.probe(entry);

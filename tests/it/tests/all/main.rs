@@ -11,6 +11,7 @@ macro_rules! howdah_only {
 }
 
 mod cancel;
+mod chatter;
 mod console;
 mod containers;
 mod copying;
