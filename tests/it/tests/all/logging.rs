@@ -256,3 +256,43 @@ fn syslog() {
     assert!(logger.0.recv(&mut bytes).is_err(), "it was switched off");
     assert!(world.howdah.log().contains("process up"), "the file has it all the same");
 }
+
+/// A server that refuses the login says so in the log, in the words that log parsers look for; and each client that
+/// waits for it hears what the server said.
+#[test]
+fn a_server_that_refuses_the_login_is_told_of() {
+    let world = World::with(1, |setup| {
+        let nobody = "host=127.0.0.1 port=PORT dbname=no_such_database";
+        let port = harness::Postgres::shared().port();
+        let wrong = "host=127.0.0.1 port=PORT dbname=postgres user=app password=wrong";
+        let at = |target: &str| target.replace("PORT", &port.to_string());
+        setup.database("ghost", &at(nobody)).database("stranger", &at(wrong))
+    });
+    for (database, code, said) in [
+        ("ghost", "3D000", "database \"no_such_database\" does not exist"),
+        ("stranger", "28P01", "password authentication failed for user \"app\""),
+    ] {
+        let refused = world.login().database(database).attempt().err().expect("nobody is let in");
+        let error = refused.error();
+        assert_eq!(error.severity(), "FATAL", "{database}");
+        assert_eq!(error.text(), said, "{database}");
+        if harness::subject() == harness::Subject::Howdah {
+            assert_eq!(error.code(), code, "{database}");
+        }
+        let log = world.howdah.log();
+        for line in [
+            format!("ERROR S: login failed: FATAL: {said}"),
+            format!("WARNING server login failed: FATAL {said}"),
+        ] {
+            assert!(log.contains(&line), "{line}\n{log}");
+        }
+        let server = log.lines().find(|line| {
+            line.contains(" S-0x")
+                && line.contains(&format!("{database}/app@"))
+                && line.contains("closing because: login failed (age=")
+        });
+        assert!(server.is_some(), "{log}");
+        let client = format!("closing because: {said} (age=");
+        assert!(log.contains(&client), "{log}");
+    }
+}
