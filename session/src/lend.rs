@@ -12,7 +12,7 @@ use crate::made::Deed;
 use crate::names::Meaning;
 use crate::outward::{Message, Outward};
 use crate::reading::{Marks, Reading};
-use crate::server::Own;
+use crate::server::{Own, Phase};
 use crate::statements::Statement;
 
 /// A name of the client's, and what it means, or nothing but that it is taken: what is given up by its name need
@@ -70,7 +70,7 @@ impl Outward<'_> {
     /// Whether SQL has made a statement of this name, so far as is known.
     pub(crate) fn is_made(&self, name: &[u8]) -> bool {
         let made = self.client.state.as_deref().map_or(&[][..], crate::State::made);
-        self.server.trail.prepared(name).is_some() || made.iter().any(|made| *made.name == *name)
+        self.server.trail.may_have_made(name) || made.iter().any(|made| *made.name == *name)
     }
 
     /// A Parse under a name that SQL may have given already: PostgreSQL says whether it has.
@@ -108,6 +108,23 @@ impl Outward<'_> {
             self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
         }
         self.expect_deallocates(reading, self.server.ledger.next());
+    }
+
+    /// Whether `statement` looks at the list of statements: then it is to find the client's, and none of ours. These
+    /// go, as far as that can be done now.
+    pub(crate) fn hide_ours(&mut self, statement: &Statement) -> bool {
+        let looks = self.rules.watches()
+            && self.client.vars.can_read(&statement.query)
+            && self.statements.reading_of(statement).marks.has(Marks::LOOKS);
+        if looks && self.server.phase == Phase::Synced && self.server.ledger.is_empty() {
+            let ours = self.server.known.forget_all();
+            self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
+            for name in ours {
+                self.say(|out| write::client::close(out, Namespace::Statement, &name));
+            }
+            self.say(write::client::sync);
+        }
+        looks
     }
 
     /// As `lend_for_query`, for a statement that is bound. Its deeds, if it has any.

@@ -4,6 +4,7 @@
 mod ahead;
 mod cache;
 mod client;
+mod dress;
 mod flow;
 mod inward;
 mod ledger;

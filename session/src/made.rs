@@ -21,6 +21,9 @@ pub struct Made {
 /// client keeps its server.
 pub(crate) const MADE_MAX: usize = 64;
 
+/// Names that are remembered to have been given by SQL.
+const NAMES_MAX: usize = 256;
+
 /// What a text does to prepared statements, by their names.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Deed {
@@ -84,6 +87,8 @@ pub(crate) fn can_be_repeated(name: &[u8], text: &[u8]) -> bool {
 pub(crate) struct Workshop {
     /// Something ran that may have changed settings, for now or for good, since they were last known.
     unsettled: bool,
+    /// And its text said so, or could not be read.
+    pub(crate) stirred: bool,
     /// What was prepared since, and on which ground.
     fresh: Vec<Made>,
     /// What its client has and could not be prepared here: its table is gone, perhaps for a while.
@@ -92,12 +97,14 @@ pub(crate) struct Workshop {
     pub(crate) underway: VecDeque<Made>,
     /// One of the statements cannot be made elsewhere.
     pub(crate) bound: bool,
+    /// Names that SQL has given, or may have.
+    names: Vec<Box<[u8]>>,
 }
 
 impl Workshop {
     /// A new transaction begins, and all settings are known.
     pub(crate) fn settle(&mut self) {
-        self.unsettled = false;
+        (self.unsettled, self.stirred) = (false, false);
     }
 
     pub(crate) fn unsettle(&mut self) {
@@ -112,6 +119,9 @@ impl Workshop {
     /// A PREPARE is about to be run.
     pub(crate) fn prepare(&mut self, name: &[u8], text: &[u8], ground: u64) {
         self.fresh.retain(|made| *made.name != *name);
+        if !self.has_name(name) && self.names.len() < NAMES_MAX {
+            self.names.push(name.into());
+        }
         if !self.unsettled && self.fresh.len() < MADE_MAX {
             self.fresh.push(Made { name: name.into(), text: text.into(), ground });
         }
@@ -119,6 +129,11 @@ impl Workshop {
 
     pub(crate) fn fresh(&self, name: &[u8]) -> Option<&Made> {
         self.fresh.iter().find(|made| *made.name == *name)
+    }
+
+    /// Whether SQL may have given this name here.
+    pub(crate) fn has_name(&self, name: &[u8]) -> bool {
+        self.names.iter().any(|known| **known == *name)
     }
 
     /// The client gives this name up, whether there is such a statement here or not.
@@ -136,6 +151,7 @@ impl Workshop {
         found: &[(Vec<u8>, Option<Vec<u8>>)],
         known: &[Made],
     ) -> Vec<Made> {
+        self.names = found.iter().map(|(name, _)| name.as_slice().into()).collect();
         let fresh = std::mem::take(&mut self.fresh);
         let of = |(name, text): &(Vec<u8>, Option<Vec<u8>>)| {
             let text = text.as_deref()?;

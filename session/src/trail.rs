@@ -76,6 +76,7 @@ impl Trail {
         self.marks = self.marks.and(reading.marks.without(Marks::PASSING));
         if reading.marks.has(Marks::SETTINGS) || reading.asks_of_tables() {
             self.workshop.unsettle();
+            self.workshop.stirred |= reading.marks.has(Marks::SETTINGS);
         }
         for name in &reading.custom {
             self.know(name);
@@ -116,6 +117,11 @@ impl Trail {
     /// The text of what was prepared here by SQL since it was last known what there is.
     pub(crate) fn prepared(&self, name: &[u8]) -> Option<&[u8]> {
         self.workshop.fresh(name).map(|made| &*made.text)
+    }
+
+    /// Whether SQL may have given this name here.
+    pub(crate) fn may_have_made(&self, name: &[u8]) -> bool {
+        self.workshop.has_name(name)
     }
 
     /// What the client has prepared by SQL and this server, which it gets now, has not.
@@ -201,6 +207,7 @@ impl Trail {
     pub(crate) fn mark_unread(&mut self) {
         self.mark_unknown();
         self.workshop.unsettle();
+        self.workshop.stirred = true;
     }
 
     fn know(&mut self, name: &[u8]) {

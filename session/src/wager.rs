@@ -14,9 +14,10 @@ use wire::{ErrorFields, Piece, Status, write};
 
 use crate::inward::Inward;
 use crate::ledger::{What, Whose};
+use crate::made::ground;
 use crate::outward::{Message, Outward};
 use crate::server::Phase;
-use crate::statements::{NOBODY, Statement};
+use crate::statements::{Ground, NOBODY, Statement};
 
 /// Longer requests are not said again.
 const SAID_MAX: usize = 64 * 1024;
@@ -99,6 +100,15 @@ impl Outward<'_> {
 }
 
 impl Inward<'_> {
+    /// Whether the client's settings are those that `statement` was parsed with, so that it was not a change of
+    /// these that changed its result.
+    fn is_of_now(&self, statement: &Statement) -> bool {
+        let Some(client) = &self.client else { return false };
+        !self.rules.watches()
+            || !self.server.trail.workshop.stirred
+                && statement.ground == Ground::Known(ground(client.state.as_deref(), &client.vars))
+    }
+
     /// Entries were answered.
     pub(crate) fn settle_wager(&mut self) {
         let answered = |wager: &Wager| wager.at < self.server.ledger.first();
@@ -113,15 +123,15 @@ impl Inward<'_> {
     /// The head failed. Whether it is said again.
     pub(crate) fn loses_wager(&mut self, fields: &ErrorFields<'_>, what: What) -> bool {
         let wager = self.server.wager.take();
-        let changed = has_changed(fields);
-        if changed
-            && let (Some(client), Some(head)) = (&self.client, self.server.ledger.head())
-            && let Some(name) = &head.name
-            && let Some(statement) = client.statement(name)
-        {
+        let head = self.server.ledger.head().and_then(|head| head.name.as_ref());
+        let clients = self.client.as_ref().zip(head);
+        let statement = clients.and_then(|(client, name)| client.statement(name));
+        let of_now = statement.filter(|statement| has_changed(fields) && self.is_of_now(statement));
+        if let Some(statement) = of_now {
             // From now on the text is another statement.
             statement.changes();
         }
+        let changed = of_now.is_some();
         let Some(wager) = wager.filter(|wager| wager.at == self.server.ledger.first()) else {
             return false;
         };

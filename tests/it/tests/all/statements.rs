@@ -239,6 +239,44 @@ fn c07_a_deallocate_that_failed_is_forgotten() {
     assert_eq!(ann.ask(&use_it("a")).value(), "a");
 }
 
+/// A name that SQL gave in a way that nobody can repeat is taken all the same.
+#[test]
+fn c08_a_name_given_in_the_midst_of_things_is_taken() {
+    howdah_only!("it loses them");
+    let world = World::pool(1);
+    let mut ann = world.client();
+    for sql in ["BEGIN", "SET LOCAL search_path = pg_catalog", "PREPARE p AS SELECT 1"] {
+        ann.run(sql);
+    }
+    let again = [parse("p", "SELECT 2"), sync()].concat();
+    assert_eq!(ann.ask(&again).code(), "42P05");
+    ann.run("ROLLBACK");
+    assert_eq!(ann.ask(&again).code(), "42P05");
+    ann.run("DEALLOCATE p");
+    assert_eq!(ann.ask(&again).code(), "");
+}
+
+/// By the extended protocol, too.
+#[test]
+fn the_list_of_statements_is_the_clients_by_the_extended_protocol() {
+    howdah_only!("it is the server's");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    bob.ask(&[parse("bobs", "SELECT 1"), sync()].concat());
+    ann.ask(&[parse("anns", "SELECT 2"), sync()].concat());
+    ann.run("PREPARE anns_too AS SELECT 2");
+    for _ in 0..2 {
+        let look = [harness::say::extended(MINE, &[]), sync()].concat();
+        assert_eq!(ann.ask(&look).value(), "anns:false,anns_too:true");
+        assert_eq!(bob.ask(&look).value(), "bobs:false");
+        ann.ask(&[parse("", MINE), describe_statement(""), sync()].concat());
+        bob.run("SELECT 1");
+        let look = [bind("", "", &[]), execute("", 0), sync()].concat();
+        assert_eq!(ann.ask(&look).value(), "anns:false,anns_too:true");
+        assert_eq!(ann.ask(&[bind("", "anns", &[]), execute("", 0), sync()].concat()).value(), "2");
+    }
+}
+
 /// What is given up need not be what it was.
 #[test]
 fn c07_what_cannot_be_prepared_can_be_deallocated() {

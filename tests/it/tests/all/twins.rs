@@ -37,6 +37,7 @@ fn random_sessions_cannot_tell() {
     let howdah = Setup::new()
         .set("default_pool_size", SERVERS)
         .set("query_wait_timeout", 0)
+        .set("query_wait_notify", 0)
         .database("shop", &postgres.target(&pooled))
         .start();
     let without = std::env::var("TWINS_WITHOUT").unwrap_or_default();
