@@ -32,11 +32,13 @@ use crate::outbox::{Flight, Outbox, Outboxes};
 use crate::slots::Slots;
 use crate::{Address, Buf, Buffers, Conn, Done, Driver, Listener, Socket, Tuning, Waker, socket};
 use accept::Ear;
+use files::{Filed, Files};
 use link::{Flying, Link, Sending, Stage};
 use ring::{Completion, Ring};
 use token::{Order, Token};
 
 mod accept;
+mod files;
 mod link;
 mod probe;
 mod ring;
@@ -53,6 +55,7 @@ const SEND: i32 = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 /// A driver over io_uring. It belongs to the thread that opened it.
 pub struct Uring {
     ring: Ring,
+    files: Files,
     lender: Rc<Lender>,
     links: Slots<Link>,
     outboxes: Outboxes,
@@ -86,6 +89,7 @@ impl Uring {
         let lender = Lender::with_ring();
         register(&ring, &lender)?;
         Ok(Self {
+            files: Files::open(&ring),
             ring,
             lender,
             links: Slots::new(),
@@ -257,26 +261,29 @@ impl Uring {
             return;
         }
         let (slow, Some(fd)) = (link.slow, &link.fd) else { return };
-        let fd = Fd(fd.as_raw_fd());
+        let fd = fd.as_raw_fd();
+        if let Filed::No(sends) = &mut link.filed {
+            *sends = sends.saturating_add(1);
+            if *sends == files::SENDS_MIN && self.files.put(&self.ring, conn, fd) {
+                link.filed = Filed::Yes;
+            }
+        }
+        let filed = link.filed == Filed::Yes;
         let Some(outbox) = self.outboxes.at_mut(link.outbox) else { return };
-        let flags = if slow { SEND } else { SEND | libc::MSG_DONTWAIT };
-        let first = if slow { POLL_FIRST } else { 0 };
-        let order = match outbox.launch() {
-            Flight::One { start, length } => {
-                opcode::Send::new(fd, start, length as u32).flags(flags).ioprio(first).build()
-            }
-            Flight::Many { header } => {
-                opcode::SendMsg::new(fd, header).flags(flags as u32).ioprio(first).build()
-            }
-        };
+        let flight = outbox.launch();
         let more = outbox.unsent() > outbox.flight();
         let (of, order, sending) = if slow {
-            (Order::SendSlowly, order, Sending::Slowly)
+            (Order::SendSlowly, send(Fd(fd), flight, SEND, POLL_FIRST), Sending::Slowly)
         } else {
             // Nobody reports its success, and there is something to do after it: so it is not waited for.
             self.hurry |= more || link.crowded || link.stage != Stage::Open;
-            let order = order.flags(squeue::Flags::SKIP_SUCCESS);
-            (Order::SendAtOnce, order, Sending::AtOnce)
+            let flags = SEND | libc::MSG_DONTWAIT;
+            let order = if filed {
+                send(Fd(conn.0 as i32), flight, flags, 0).flags(squeue::Flags::FIXED_FILE)
+            } else {
+                send(Fd(fd), flight, flags, 0)
+            };
+            (Order::SendAtOnce, order.flags(squeue::Flags::SKIP_SUCCESS), Sending::AtOnce)
         };
         let ordered = self.order(conn, of, order);
         let Some(link) = self.links.at_mut(conn) else { return };
@@ -324,12 +331,24 @@ impl Uring {
         }
     }
 
+    /// Take the socket of `conn` back from the kernel, which holds nothing else of it.
+    fn take_fd(&mut self, conn: Conn) -> Option<OwnedFd> {
+        let link = self.links.at_mut(conn)?;
+        let filed = std::mem::replace(&mut link.filed, Filed::No(0));
+        let fd = link.fd.take();
+        if filed == Filed::Yes && !self.files.take(&self.ring, conn) {
+            // It stays open in there: at least the peer hears that we are done.
+            fd.iter().for_each(socket::say_goodbye);
+        }
+        fd
+    }
+
     fn detach_if_at_rest(&mut self, conn: Conn, done: &mut Vec<Done<Socket>>) {
         let Some(link) = self.links.at_mut(conn) else { return };
         if link.at_rest()
             && link.is_up()
             && link.outbox.is_none()
-            && let Some(fd) = link.fd.take()
+            && let Some(fd) = self.take_fd(conn)
         {
             done.push(Done::Detached { conn, socket: Socket::detached(fd) });
             self.free(conn);
@@ -345,7 +364,7 @@ impl Uring {
             self.outboxes.close(&mut link.outbox);
         }
         if link.outbox.is_none() {
-            if let Some(fd) = link.fd.take() {
+            if let Some(fd) = self.take_fd(conn) {
                 socket::say_goodbye(&fd);
             }
             done.push(Done::Closed { conn });
@@ -357,7 +376,7 @@ impl Uring {
         let Some(link) = self.links.at_mut(conn) else { return };
         if link.at_rest() {
             self.outboxes.close(&mut link.outbox);
-            link.fd = None;
+            drop(self.take_fd(conn));
             done.push(Done::Closed { conn });
             self.free(conn);
         }
@@ -741,6 +760,18 @@ impl Driver for Uring {
     }
 }
 
+/// An order to send `flight`.
+fn send(to: Fd, flight: Flight, flags: i32, first: u16) -> squeue::Entry {
+    match flight {
+        Flight::One { start, length } => {
+            opcode::Send::new(to, start, length as u32).flags(flags).ioprio(first).build()
+        }
+        Flight::Many { header } => {
+            opcode::SendMsg::new(to, header).flags(flags as u32).ioprio(first).build()
+        }
+    }
+}
+
 /// Share the lender's buffers with the kernel.
 fn register(ring: &Ring, lender: &Lender) -> io::Result<()> {
     let start = lender.ring().ok_or_else(|| ring::lacks("nothing; these buffers have no ring"))?;
@@ -765,6 +796,8 @@ impl Drop for Uring {
             self.hurry = true;
             self.call(Some(Duration::ZERO), &mut done);
         }
+        // The ring lives as long as this thread does, because it is registered with it; its table must not.
+        let _ = self.ring.submitter().unregister_files();
         let _ = self.ring.submitter().unregister_buf_ring(GROUP);
         if self.in_flight > 0 || self.ring.queued() > 0 {
             std::mem::forget(std::mem::take(&mut self.outboxes));

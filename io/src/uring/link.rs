@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
+use super::files::Filed;
 use crate::outbox::Place;
 
 /// One connection. What it has to send lies elsewhere, and what it receives is nowhere kept, so
@@ -19,6 +20,7 @@ pub(super) struct Link {
     pub(super) receiving: Flying,
     pub(super) sending: Sending,
     pub(super) dialling: Flying,
+    pub(super) filed: Filed,
     /// It has yet to be dialled.
     pub(super) to_dial: bool,
     pub(super) paused: bool,
@@ -78,6 +80,7 @@ impl Link {
             receiving: Flying::No,
             sending: Sending::No,
             dialling: Flying::No,
+            filed: Filed::No(0),
             to_dial: false,
             paused: false,
             ended: false,

@@ -160,6 +160,11 @@ impl Ring {
         self.ring.submission().cq_overflow()
     }
 
+    /// Whether the kernel is 6.15 or newer.
+    pub(super) fn is_recent(&self) -> bool {
+        self.flags.contains(EnterFlags::NO_IOWAIT)
+    }
+
     pub(super) fn submitter(&self) -> io_uring::Submitter<'_> {
         self.ring.submitter()
     }

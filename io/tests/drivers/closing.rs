@@ -1,13 +1,13 @@
 //! The ways in which a connection ends.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use io::{Address, Conn, Done, Driver};
 
-use crate::world::{PATIENCE, over_each, stream, tcp_pair};
+use crate::world::{PATIENCE, World, over_each, stream, tcp_pair};
 
 /// The client says its last word and goes on listening.
 #[test]
@@ -122,6 +122,49 @@ fn abort_does_not_wait() {
         world.until("closed", |world| world.said(conn).closed);
         assert!(begun.elapsed() < Duration::from_secs(1));
         assert!(far.read_to_end(&mut Vec::new()).unwrap_or(0) < 20_000_000);
+    });
+}
+
+/// What a connection is, here or with the kernel, after many answers: each way to end it reaches the peer at once.
+#[test]
+fn whoever_has_said_much_is_let_go_as_easily() {
+    let chat = |world: &mut World, conn, far: &mut TcpStream| {
+        for round in 0..40 {
+            world.driver.write(conn, &[round; 3]);
+            world.until("sent", |world| world.driver.unsent(conn) == 0);
+            let mut heard = [0; 3];
+            far.read_exact(&mut heard).unwrap();
+            assert_eq!(heard, [round; 3]);
+        }
+    };
+    over_each(|world| {
+        for way in 0..9 {
+            let (near, mut far) = tcp_pair();
+            far.set_read_timeout(Some(PATIENCE)).unwrap();
+            let mut conn = world.adopt(near);
+            chat(world, conn, &mut far);
+            if way >= 6 {
+                // Once around: what it was in the kernel's eyes must not stay behind.
+                world.driver.detach(conn);
+                world.until("detached", |world| !world.detached.is_empty());
+                let (_, socket) = world.detached.pop().unwrap();
+                conn = world.adopt(socket);
+                chat(world, conn, &mut far);
+            }
+            match way % 3 {
+                0 => world.driver.finish(conn),
+                1 => world.driver.abort(conn),
+                _ => {
+                    world.driver.detach(conn);
+                    world.until("detached", |world| !world.detached.is_empty());
+                    world.detached.clear();
+                }
+            }
+            if way % 3 != 2 {
+                world.until("closed", |world| world.said(conn).closed);
+            }
+            assert_eq!(far.read(&mut [0; 3]).unwrap(), 0, "way {way}");
+        }
     });
 }
 
