@@ -13,8 +13,12 @@ use crate::Buffers;
 
 /// The length of one buffer.
 pub(crate) const BUFFER: usize = 16 * 1024;
-/// Buffers in use from the beginning. Must divide [`BUFFERS_MAX`].
-const BUFFERS_START: u16 = 256;
+/// Where the next one begins: a cache line further, so that their beginnings, which is all that short messages
+/// touch, are not all rivals for the same few places in the cache.
+const STRIDE: usize = BUFFER + 64;
+/// Buffers in use from the beginning, and by how many more there are each time that they get few. Must divide
+/// [`BUFFERS_MAX`]. The kernel uses one after the other, all around: fewer stay in the cache.
+const BUFFERS_STEP: u16 = 64;
 /// The most there ever are: 16 MiB. What is held beyond that is copied (see [`Lender::is_low`]).
 /// A power of two, as the kernel's ring has to be.
 pub(crate) const BUFFERS_MAX: u16 = 1024;
@@ -57,7 +61,7 @@ impl Lender {
 
     fn new(home: Home) -> Rc<Self> {
         let lender = Self {
-            memory: Block::new(usize::from(BUFFERS_MAX) * BUFFER),
+            memory: Block::new(usize::from(BUFFERS_MAX) * STRIDE),
             home,
             shares: (0..BUFFERS_MAX).map(|_| Cell::new(0)).collect(),
             in_use: Cell::new(0),
@@ -101,7 +105,7 @@ impl Lender {
     /// Put more buffers to use, if there may be more.
     pub(crate) fn grow(&self) {
         let from = self.in_use.get();
-        let to = from.saturating_add(BUFFERS_START).min(BUFFERS_MAX);
+        let to = from.saturating_add(BUFFERS_STEP).min(BUFFERS_MAX);
         self.in_use.set(to);
         for id in from..to {
             self.give_back(id);
@@ -137,8 +141,8 @@ impl Lender {
     /// Where buffer `id` begins.
     pub(crate) fn buffer(&self, id: u16) -> NonNull<u8> {
         debug_assert!(id < BUFFERS_MAX);
-        // SAFETY: `memory` is BUFFERS_MAX buffers long, and ids are below that.
-        unsafe { self.memory.start.add(usize::from(id) * BUFFER) }
+        // SAFETY: `memory` is BUFFERS_MAX strides long, and ids are below that.
+        unsafe { self.memory.start.add(usize::from(id) * STRIDE) }
     }
 
     fn give_back(&self, id: u16) {
@@ -298,7 +302,7 @@ mod tests {
 
         assert!(loan.is_some());
         assert!(lender.lend(3, 5).is_none(), "twice");
-        assert!(lender.lend(BUFFERS_START, 5).is_none(), "not in use");
+        assert!(lender.lend(BUFFERS_STEP, 5).is_none(), "not in use");
         assert!(lender.lend(BUFFERS_MAX, 5).is_none(), "not there at all");
         assert!(lender.lend(4, BUFFER + 1).is_none(), "too long");
     }
