@@ -80,7 +80,7 @@ impl Far {
 
     fn dial_in(&mut self) {
         let listener = Listener(0);
-        self.ready.push(Done::Accepted { listener, socket: Socket, ends: ends() });
+        self.ready.push(Done::Accepted { listener, socket: Socket, ends: Box::new(ends()) });
     }
 
     fn place(&mut self, far: End) -> Conn {

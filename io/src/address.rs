@@ -17,6 +17,12 @@ impl Address {
     pub fn is_unix(&self) -> bool {
         matches!(self, Self::Unix(_))
     }
+
+    /// Whether it is TCP within this machine.
+    #[must_use]
+    pub(crate) fn is_loopback(&self) -> bool {
+        matches!(self, Self::Inet(address) if address.ip().is_loopback())
+    }
 }
 
 impl From<SocketAddr> for Address {

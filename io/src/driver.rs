@@ -21,7 +21,7 @@ pub struct Listener(pub u32);
 pub enum Done<S> {
     /// A client dialled in. The driver does not read from `socket` until it is adopted, here or on
     /// another worker.
-    Accepted { listener: Listener, socket: S, ends: Ends },
+    Accepted { listener: Listener, socket: S, ends: Box<Ends> },
     /// `accept` failed (`EMFILE`, `ENFILE`, …). The listener rests until [`Driver::listen_again`].
     AcceptFailed { listener: Listener, error: io::Error },
     /// A connection asked for is up, and reading has begun.

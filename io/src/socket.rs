@@ -22,6 +22,8 @@ pub struct Socket {
     fd: OwnedFd,
     /// Came out of a driver by `detach`: its options are set.
     tuned: bool,
+    /// Whoever dialled in by TCP is on this machine.
+    nearby: bool,
     /// Listens, and other processes may do so on the same port.
     pub(crate) shares_port: bool,
     /// The TLS session that is spoken on it.
@@ -34,13 +36,15 @@ impl Socket {
         ends(self.as_fd())
     }
 
-    /// `fd` is non-blocking already.
-    pub(crate) fn accepted(fd: OwnedFd) -> Self {
-        Self { fd, tuned: false, shares_port: false, seal: None }
+    /// Somebody dialled in. `fd` is non-blocking already. `None`: a client that has gone already is nobody's.
+    pub(crate) fn accepted(fd: OwnedFd) -> Option<(Self, Ends)> {
+        let ends = ends(fd.as_fd()).ok()?;
+        let nearby = ends.peer.is_loopback();
+        Some((Self { fd, tuned: false, nearby, shares_port: false, seal: None }, ends))
     }
 
     pub(crate) fn detached(fd: OwnedFd) -> Self {
-        Self { fd, tuned: true, shares_port: false, seal: None }
+        Self { fd, tuned: true, nearby: false, shares_port: false, seal: None }
     }
 
     pub(crate) fn sealed(self, seal: Option<Box<Seal>>) -> Self {
@@ -55,7 +59,7 @@ impl Socket {
     /// The file descriptor, with the options that `tuning` asks for.
     pub(crate) fn tuned(self, tuning: &Tuning) -> OwnedFd {
         if !self.tuned {
-            tune(self.fd.as_fd(), tuning);
+            tune(self.fd.as_fd(), tuning, self.nearby);
         }
         self.fd
     }
@@ -84,7 +88,7 @@ impl From<OwnedFd> for Socket {
     fn from(fd: OwnedFd) -> Self {
         // Cannot fail on an open socket; and if it did, io_uring does not mind.
         let _ = SockRef::from(&fd).set_nonblocking(true);
-        Self { fd, tuned: false, shares_port: false, seal: None }
+        Self { fd, tuned: false, nearby: false, shares_port: false, seal: None }
     }
 }
 
@@ -194,16 +198,21 @@ pub(crate) fn for_dialling(to: &Address, tuning: &Tuning) -> io::Result<(OwnedFd
     let socket = socket2::Socket::new(address.domain(), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     let fd = OwnedFd::from(socket);
-    tune(fd.as_fd(), tuning);
+    tune(fd.as_fd(), tuning, to.is_loopback());
     Ok((fd, address))
 }
 
 /// Set what `tuning` asks for. What the kernel refuses stays as it was: a connection with the
 /// system's keepalive is better than none.
-fn tune(fd: BorrowedFd<'_>, tuning: &Tuning) {
+fn tune(fd: BorrowedFd<'_>, tuning: &Tuning, nearby: bool) {
     let socket = SockRef::from(&fd);
     if socket.set_tcp_nodelay(true).is_err() {
         return; // a unix socket has none of these options
+    }
+    if nearby {
+        // Within one machine there is no path to be sparing of, and where the system's way is to measure and pace
+        // (BBR), each message pays for it. This one is always there, and does next to nothing.
+        let _ = socket.set_tcp_congestion(b"reno");
     }
     if tuning.keepalive && socket.set_keepalive(true).is_ok() {
         let mut keepalive = TcpKeepalive::new();
@@ -235,11 +244,7 @@ const BACKLOG_MAX: usize = 1 << 16;
 /// Those whom the kernel has connected by `fd`, and whom closing it would reset.
 pub(crate) fn backlog(fd: BorrowedFd<'_>) -> impl Iterator<Item = (Socket, Ends)> {
     let next = move |_| accept_with(fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok();
-    // Of one that has gone already nobody knows the ends.
-    (0..BACKLOG_MAX).map_while(next).filter_map(|fd| {
-        let socket = Socket::accepted(fd);
-        socket.ends().ok().map(|ends| (socket, ends))
-    })
+    (0..BACKLOG_MAX).map_while(next).filter_map(Socket::accepted)
 }
 
 /// How long clients who send nothing are held back at most, as PgBouncer has it.

@@ -416,7 +416,11 @@ impl Net {
             }
             self.backlog.remove(0);
             let socket = self.socket(id);
-            done.push(Done::Accepted { listener: Listener(0), socket, ends: self.ends(id) });
+            done.push(Done::Accepted {
+                listener: Listener(0),
+                socket,
+                ends: Box::new(self.ends(id)),
+            });
         }
     }
 

@@ -348,7 +348,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Role::Server(slot) => self.server_drained(slot),
                 Role::Canceller(_) | Role::Messenger(_) | Role::Nobody => {}
             },
-            Done::Accepted { listener, socket, ends } => self.accepted(listener, socket, ends),
+            Done::Accepted { listener, socket, ends } => self.accepted(listener, socket, *ends),
             Done::AcceptFailed { listener, error } => self.accept_failed(listener, &error),
             Done::Connected { conn, ends } => match self.role(conn) {
                 Role::Server(slot) => self.server_connected(slot, ends),

@@ -41,7 +41,7 @@ impl Ear {
     fn close(&mut self, listener: Listener, done: &mut Vec<Done<Socket>>) {
         let Some(fd) = self.fd.take() else { return };
         for (socket, ends) in socket::backlog(fd.as_fd()) {
-            done.push(Done::Accepted { listener, socket, ends });
+            done.push(Done::Accepted { listener, socket, ends: Box::new(ends) });
         }
     }
 }
@@ -81,10 +81,8 @@ fn accept(ear: &mut Ear, listener: Listener, done: &mut Vec<Done<Socket>>) {
         }
         match accept_with(fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(fd) => {
-                let socket = Socket::accepted(fd);
-                // A client that has gone already is nobody's.
-                if let Ok(ends) = socket.ends() {
-                    done.push(Done::Accepted { listener, socket, ends });
+                if let Some((socket, ends)) = Socket::accepted(fd) {
+                    done.push(Done::Accepted { listener, socket, ends: Box::new(ends) });
                 }
             }
             Err(error) => {

@@ -58,7 +58,7 @@ impl Uring {
             Flying::No if ear.closing => {
                 let listener = Listener(index as u32);
                 for (socket, ends) in crate::socket::backlog(fd.as_fd()) {
-                    done.push(Done::Accepted { listener, socket, ends });
+                    done.push(Done::Accepted { listener, socket, ends: Box::new(ends) });
                 }
                 ear.fd = None;
                 true
@@ -102,10 +102,8 @@ impl Uring {
             self.ears_unsettled = true;
         }
         if let Some(fd) = fd {
-            let socket = Socket::accepted(fd);
-            // A client that has gone already is nobody's.
-            if let Ok(ends) = socket.ends() {
-                done.push(Done::Accepted { listener, socket, ends });
+            if let Some((socket, ends)) = Socket::accepted(fd) {
+                done.push(Done::Accepted { listener, socket, ends: Box::new(ends) });
             }
             return;
         }

@@ -285,7 +285,7 @@ fn a_slot_rests_until_its_last_word_is_heard() {
 #[test]
 fn dropping_the_driver_closes_its_sockets() {
     for kind in [io::Kind::IoUring, io::Kind::Readiness] {
-        let mut world = crate::world::World::new(kind);
+        let mut world = World::new(kind);
         world.driver.listen(io::listen_tcp(crate::world::anywhere(), 10, false).unwrap());
         let mut far: Vec<_> = (0..50)
             .map(|i| {
@@ -310,7 +310,7 @@ fn dropping_the_driver_closes_its_sockets() {
 #[test]
 fn bytes_outlive_the_driver() {
     for kind in [io::Kind::IoUring, io::Kind::Readiness] {
-        let mut world = crate::world::World::new(kind);
+        let mut world = World::new(kind);
         world.on_bytes = crate::world::OnBytes::Hold;
         let (near, mut far) = tcp_pair();
         let conn = world.adopt(near);

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::BorrowedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
@@ -181,6 +182,27 @@ fn tuning_reaches_the_socket() {
         assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
         assert_eq!(socket.tcp_user_timeout().unwrap().unwrap().as_millis(), 12_345);
         assert_eq!(socket.send_buffer_size().unwrap(), 2 * 65_536);
+    });
+}
+
+/// Both a client's connection and one that was dialled, where the peer is on this machine.
+#[test]
+fn nothing_is_paced_within_one_machine() {
+    over_each(|world| {
+        let listener = io::listen_tcp("127.0.0.1:0".parse().unwrap(), 8, false).unwrap();
+        let here = SockRef::from(&listener).local_addr().unwrap().as_socket().unwrap();
+        world.driver.listen(listener);
+        let dialled = world.connect(&Address::Inet(here));
+        world.until("a client", |world| !world.accepted.is_empty());
+        let (_, socket, _) = world.accepted.pop().unwrap();
+        let accepted = world.adopt(socket);
+        world.until("up", |world| world.said(dialled).connected.is_some());
+        for conn in [dialled, accepted] {
+            // SAFETY: the driver has it open.
+            let fd = unsafe { BorrowedFd::borrow_raw(world.driver.fd(conn).unwrap()) };
+            let way = SockRef::from(&fd).tcp_congestion().unwrap();
+            assert!(way.starts_with(b"reno"), "{}", way.escape_ascii());
+        }
     });
 }
 

@@ -122,7 +122,7 @@ impl World {
     fn note(&mut self, done: Done<Socket>) {
         match done {
             Done::Accepted { listener, socket, ends } => {
-                self.accepted.push((listener, socket, ends));
+                self.accepted.push((listener, socket, *ends));
             }
             Done::AcceptFailed { listener, error } => self.refused.push((listener, error)),
             Done::Connected { conn, ends } => {
