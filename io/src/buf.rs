@@ -50,8 +50,15 @@ impl Buf {
         }
     }
 
+    /// Whether it lies where it was received.
+    #[must_use]
+    pub fn is_received(&self) -> bool {
+        matches!(self.inner, Inner::Lent(_))
+    }
+
     /// The memory, if it is our own, so that it can be used again.
-    pub(crate) fn into_heap(self) -> Option<Vec<u8>> {
+    #[must_use]
+    pub fn into_heap(self) -> Option<Vec<u8>> {
         match self.inner {
             Inner::Heap { bytes, .. } => Some(bytes),
             Inner::Lent(_) => None,

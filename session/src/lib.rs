@@ -17,6 +17,7 @@ mod outward;
 mod pids;
 mod reading;
 mod recall;
+mod recent;
 pub mod refusal;
 mod relay;
 mod rules;

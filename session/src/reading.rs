@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use sql::Signal;
 
 use crate::made::Deed;
+use crate::recent::Recent;
 use crate::state::{Tie, Ties};
 
 /// What a text may do, as far as it shows.
@@ -213,6 +214,7 @@ pub struct Readings {
     young_bytes: usize,
     /// The text at hand, less its literals.
     shape: Vec<u8>,
+    recent: Recent,
 }
 
 /// How a text is read.
@@ -231,16 +233,27 @@ impl Readings {
     #[must_use]
     pub fn new(read: Read, seed: u64) -> Self {
         let known = || Known::with_hasher(Seed(seed));
-        Self { read, young: known(), old: known(), young_bytes: 0, shape: Vec::new() }
+        Self {
+            read,
+            young: known(),
+            old: known(),
+            young_bytes: 0,
+            shape: Vec::new(),
+            recent: Recent::default(),
+        }
     }
 
     /// What is known of `text`, or of one that differs from it by its literals only, where nothing can
     /// depend on these.
     pub fn of(&mut self, text: &[u8]) -> Arc<Reading> {
+        if let Some(known) = self.recent.find(text) {
+            return Arc::clone(known);
+        }
         let mut shape = mem::take(&mut self.shape);
         let has_shape = text.len() <= TEXT_MAX && crate::shape::of(text, &mut shape);
         let reading = if has_shape { self.of_shape(text, &shape) } else { self.exactly(text) };
         self.shape = shape;
+        self.recent.came(text, &reading);
         reading
     }
 

@@ -18,6 +18,10 @@ use crate::world::World;
 /// A client in line may say this much more, in bytes, before we stop reading from it.
 const HELD_MAX: usize = 64 * 1024;
 
+/// What waited and is no longer than this is copied on its way, and leaves its memory to others; so many at most.
+const SPARE_MAX: usize = 1024;
+const SPARES_MAX: usize = 64;
+
 impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn client_said(&mut self, slot: u32, bytes: Buf) {
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
@@ -31,7 +35,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 self.forward(slot, server.0, bytes);
             }
             State::Linked(_) | State::Waiting(_) => {
-                client.held.extend_from_slice(&bytes);
+                self.hold(slot, &bytes);
                 self.regulate(slot);
             }
             State::Idle => self.client_wants(slot, bytes),
@@ -66,7 +70,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                     self.carry_out();
                     self.hold_fresh();
                 } else {
-                    client.held.extend_from_slice(bytes.get(from..).unwrap_or_default());
+                    self.hold(slot, bytes.get(from..).unwrap_or_default());
                     self.stand_in_line(slot);
                 }
             }
@@ -136,7 +140,29 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// What came just now, and was to go on at once, waits.
     fn hold_fresh(&mut self) {
         if let Some((slot, bytes)) = self.fresh.take() {
-            self.clients[slot as usize].held.extend_from_slice(&bytes);
+            self.hold(slot, &bytes);
+        }
+    }
+
+    /// What `slot` said waits, where there was any in memory that has been used for this before.
+    fn hold(&mut self, slot: u32, bytes: &[u8]) {
+        let held = &mut self.clients[slot as usize].held;
+        if held.capacity() == 0
+            && let Some(spare) = self.spare.pop()
+        {
+            *held = spare;
+        }
+        held.extend_from_slice(bytes);
+    }
+
+    /// What had waited is on its way: its memory is for whoever waits next.
+    fn keep_spare(&mut self, bytes: Buf) {
+        if self.spare.len() < SPARES_MAX
+            && let Some(mut memory) = bytes.into_heap()
+            && memory.capacity() <= SPARE_MAX
+        {
+            memory.clear();
+            self.spare.push(memory);
         }
     }
 
@@ -554,10 +580,11 @@ impl<D: Driver, W: World> Worker<D, W> {
             (_, None) => return self.flow = flow,
         };
         write_all(&mut self.driver, other_conn, other, &bytes);
-        if main.is_whole(bytes.len()) {
+        if main.is_whole(bytes.len()) && (bytes.len() > SPARE_MAX || bytes.is_received()) {
             self.driver.send(main_conn, bytes);
         } else {
             write_all(&mut self.driver, main_conn, main, &bytes);
+            self.keep_spare(bytes);
         }
         self.flow = flow;
     }

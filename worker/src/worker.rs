@@ -95,6 +95,8 @@ pub struct Worker<D: Driver, W> {
     pub(crate) closed_some: bool,
     /// What a client just said, on its way to the server that it may be given at once.
     pub(crate) fresh: Option<(u32, Buf)>,
+    /// Memory for what waits.
+    pub(crate) spare: Vec<Vec<u8>>,
     /// What clients asked for at login, for all who ask for the same.
     pub(crate) asked: HashSet<Arc<Asked>>,
     pub(crate) asked_sweep_at: usize,
@@ -170,6 +172,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             carrying: false,
             closed_some: false,
             fresh: None,
+            spare: Vec::new(),
             asked: HashSet::new(),
             asked_sweep_at: 0,
             site,
