@@ -220,7 +220,7 @@ fn dialling_can_be_given_up() {
         let to = listener.local_addr().unwrap().as_socket().unwrap();
         let dialled: Vec<_> = (0..4).map(|_| world.connect(&to.into())).collect();
         world.until_quiet();
-        let waiting = |world: &crate::world::World, conn: &Conn| {
+        let waiting = |world: &World, conn: &Conn| {
             world.said(*conn).connected.is_none() && world.said(*conn).ended.is_none()
         };
         assert!(dialled.iter().any(|conn| waiting(world, conn)));
