@@ -54,24 +54,14 @@ impl Inward<'_> {
         while let Some(piece) = self.server.scanner.next(&mut rest).map_err(Fault::Server)? {
             let end = input.len() - rest.len();
             begins |= piece.ends;
-            match piece.tag {
-                tag::READY_FOR_QUERY
-                | tag::ERROR
-                | tag::COMMAND_COMPLETE
-                | tag::PARAMETER_STATUS
-                | tag::NOTIFICATION => self.looked_into(&piece, end)?,
-                tag::DATA_ROW | tag::ROW_DESCRIPTION if self.server.found.is_some() => {
-                    self.looked_into(&piece, end)?;
-                }
-                tag::DATA_ROW | tag::NOTICE if self.server.ledger.is_probed() => {
-                    self.looked_into(&piece, end)?;
-                }
-                tag::DATA_ROW | tag::NOTICE
-                    if self.server.signals.is_some() && piece.len <= signals::LEN_MAX =>
-                {
-                    self.looked_into(&piece, end)?;
-                }
-                _ => self.streamed(&piece, end)?,
+            if piece.first {
+                // For good: what asks for it may begin when the client has a part of the message already.
+                self.server.in_whole = self.is_looked_into(&piece);
+            }
+            if self.server.in_whole {
+                self.looked_into(&piece, end)?;
+            } else {
+                self.streamed(&piece, end)?;
             }
             if piece.ends {
                 self.answer_unsent();
@@ -84,6 +74,25 @@ impl Inward<'_> {
             self.server.orphan = self.client.is_none();
         }
         Ok(())
+    }
+
+    /// Whether the message that begins has to be seen whole.
+    #[inline]
+    fn is_looked_into(&self, piece: &Piece<'_>) -> bool {
+        let server = &self.server;
+        match piece.tag {
+            tag::READY_FOR_QUERY
+            | tag::ERROR
+            | tag::COMMAND_COMPLETE
+            | tag::PARAMETER_STATUS
+            | tag::NOTIFICATION => true,
+            tag::DATA_ROW | tag::ROW_DESCRIPTION if server.found.is_some() => true,
+            tag::DATA_ROW | tag::NOTICE => {
+                server.ledger.is_probed()
+                    || server.signals.is_some() && piece.len <= signals::LEN_MAX
+            }
+            _ => false,
+        }
     }
 
     /// A piece of a message of which only the tag matters.

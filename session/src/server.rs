@@ -33,6 +33,8 @@ pub struct ServerSide {
     pub(crate) unnamed_since: u64,
     /// The body, as far as it came, of a message that must be seen whole.
     pub(crate) partial: Vec<u8>,
+    /// Whether the current message is looked into, and passed on when all of it is here.
+    pub(crate) in_whole: bool,
     /// Whether the rest of the current message is kept from the client.
     pub(crate) hushed: bool,
     /// Whether nobody was linked when the message began of which a part has come.
@@ -179,6 +181,7 @@ impl ServerSide {
             unnamed: Unnamed::Nothing,
             unnamed_since: 0,
             partial: Vec::new(),
+            in_whole: false,
             hushed: false,
             orphan: false,
             own_error: None,
@@ -283,7 +286,8 @@ impl ServerSide {
     /// then is taken for the rest of it.
     #[must_use]
     pub fn is_torn(&self) -> bool {
-        self.scanner.is_inside() && !self.hushed && !planted::is("words-within-a-message")
+        let passed = !self.hushed && !self.in_whole;
+        self.scanner.is_inside() && passed && !planted::is("words-within-a-message")
     }
 
     /// Whether something surprising happened, so that it must not be given to anybody else.

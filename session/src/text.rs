@@ -42,46 +42,8 @@ pub fn read(text: &[u8]) -> Reading {
     }
     for statement in &reading.statements {
         show(statement, &mut shows);
-        let changes = statement.makes | statement.ends;
-        if statement.touch == Touch::Unknown {
-            marks = marks.and(Marks::ASK).and(Marks::RESETS).and(Marks::SETTINGS);
-            names_custom = true;
-        } else if statement.touch == Touch::Ordinary {
-            marks = marks.and(Marks::LEARN);
-        }
-        let reported = !statement.acts.is_empty() && statement.acts.iter().all(is_reported);
-        if changes.intersects(FOUND) && !reported {
-            marks = marks.and(Marks::ASK);
-        }
-        if changes.contains(States::SETTINGS) {
-            names_custom |= !reported;
-        }
-        if statement.makes.intersects(States::LIBRARIES | States::BACKEND) {
-            marks = marks.and(Marks::LOAD);
-        }
-        if statement.makes.contains(States::SEED) {
-            marks = marks.and(Marks::SEED);
-        }
-        if statement.reads.contains(States::STATEMENTS) && !statement.acts.iter().any(executes) {
-            marks = marks.and(Marks::LOOKS);
-        }
-        marks = marks.and(sequences(statement));
-        if statement.acts.iter().any(notifies) {
-            marks = marks.and(Marks::NOTIFIES);
-        }
-        let idle = !statement.acts.is_empty() && statement.acts.iter().all(is_without_say);
-        if !idle
-            && (statement.acts.iter().any(sets)
-                || changes.intersects(States::SETTINGS | States::ROLE))
-        {
-            marks = marks.and(Marks::SETTINGS);
-        }
-        if statement.acts.iter().any(wipes) {
-            marks = marks.and(Marks::WIPES);
-        }
-        if statement.acts.iter().any(resets) {
-            marks = marks.and(Marks::ASK).and(Marks::RESETS);
-        }
+        marks = marks.and(marks_of(statement));
+        names_custom |= names_settings(statement);
     }
     if marks.has(Marks::MAY_GIVE) {
         marks = marks.and(named(text));
@@ -101,6 +63,37 @@ pub fn read(text: &[u8]) -> Reading {
     known.vacates = vacates(&reading);
     known.signals = reading.statements.into_iter().flat_map(|one| one.signals).collect();
     known
+}
+
+/// What one statement may do.
+fn marks_of(statement: &sql::Statement) -> Marks {
+    let (acts, makes) = (&statement.acts, statement.makes);
+    let changes = makes | statement.ends;
+    let is_idle = !acts.is_empty() && acts.iter().all(is_without_say);
+    let has_say = acts.iter().any(sets) || changes.intersects(States::SETTINGS | States::ROLE);
+    let looks = statement.reads.contains(States::STATEMENTS) && !acts.iter().any(executes);
+    let is_unknown = statement.touch == Touch::Unknown;
+    let may = [
+        (is_unknown, Marks::ASK.and(Marks::RESETS).and(Marks::SETTINGS)),
+        (statement.touch == Touch::Ordinary, Marks::LEARN),
+        (changes.intersects(FOUND) && !are_reported(acts), Marks::ASK),
+        (makes.intersects(States::LIBRARIES | States::BACKEND), Marks::LOAD),
+        (makes.contains(States::SEED), Marks::SEED),
+        (looks, Marks::LOOKS),
+        (acts.iter().any(notifies), Marks::NOTIFIES),
+        (has_say && !is_idle, Marks::SETTINGS),
+        (acts.iter().any(wipes), Marks::WIPES),
+        (acts.iter().any(resets), Marks::ASK.and(Marks::RESETS)),
+    ];
+    let marks = may.into_iter().filter_map(|(does, marks)| does.then_some(marks));
+    marks.fold(sequences(statement), Marks::and)
+}
+
+/// Whether a statement may bring settings into being that have a dot in their names.
+fn names_settings(statement: &sql::Statement) -> bool {
+    let changes = statement.makes | statement.ends;
+    let is_unknown = statement.touch == Touch::Unknown;
+    is_unknown || changes.contains(States::SETTINGS) && !are_reported(&statement.acts)
 }
 
 /// Whether a statement makes no state, but perhaps ends some.
@@ -217,6 +210,11 @@ pub(crate) fn show(statement: &sql::Statement, shows: &mut Ties) {
     if statement.acts.iter().any(sets) {
         shows.add(Tie::Settings);
     }
+}
+
+/// Whether acts are all there is, and set nothing but what the server reports by itself.
+fn are_reported(acts: &[Act]) -> bool {
+    !acts.is_empty() && acts.iter().all(is_reported)
 }
 
 /// Whether all that an act does is to set what the server reports by itself.
