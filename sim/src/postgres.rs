@@ -493,9 +493,8 @@ impl Cluster {
         let own = message[0] == tag::QUERY && heard(message[0], &message[5..]) == Heard::Own;
         assert!(!own, "I6: a cancel struck a query of the pooler's own");
         session.check(message[0], &message[5..], self.resets);
-        // An empty query does not say whose it is. Its client will notice.
-        let unclaimed = session.unclaimed && session.engine.is_clean();
-        let who = session.owner.filter(|_| !unclaimed);
+        // An empty query does not say whose it is, nor what the pooler says in front of a request. Its client will notice.
+        let who = session.owner.filter(|_| !session.unclaimed);
         let stop = session.engine.cancel_message(message[0]);
         self.struck(who);
         self.went(at, 0, stop, now);

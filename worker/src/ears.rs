@@ -392,8 +392,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// then that is under way.
     pub(crate) fn ear_returns(&mut self, slot: u32, entry: u32) -> bool {
         // It may be linked already, and be given settings once more: then its server listens as it is.
-        let away = |ear: &&Box<Ear>| ear.at == At::Away;
-        let Some(ear) = self.clients[slot as usize].ear.as_ref().filter(away) else {
+        let away = |ear: &&Ear| ear.at == At::Away;
+        let Some(ear) = self.clients[slot as usize].ear.as_deref().filter(away) else {
             return false;
         };
         if self.place_of(entry) != ear.hub.place {
