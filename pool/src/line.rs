@@ -16,7 +16,15 @@ pub(crate) struct Line {
 struct Seat {
     since: Instant,
     flavour: u32,
+    /// How many who came later were served before it.
+    overtaken: u8,
 }
+
+/// Nobody is overtaken more often than this: so many servers more have to come free, at the most, before it has its turn.
+const OVERTAKEN_MAX: u8 = 32;
+
+/// So many are looked at for one whom a server suits.
+const LOOK_AT: usize = 64;
 
 impl Line {
     pub(crate) const fn new() -> Self {
@@ -37,7 +45,7 @@ impl Line {
 
     /// `client`, who is not in line, joins at the end.
     pub(crate) fn join(&mut self, client: ClientId, flavour: u32, now: Instant) {
-        let seat = Seat { since: now, flavour };
+        let seat = Seat { since: now, flavour, overtaken: 0 };
         let at = self.seats.insert(client.0, seat, &mut self.order);
         self.untold = self.untold.or(Some(at));
     }
@@ -57,6 +65,35 @@ impl Line {
         let at = if last { self.order.last()? } else { self.order.first()? };
         let client = ClientId(self.seats.number(at));
         self.remove(at);
+        Some(client)
+    }
+
+    /// Somebody near the head of the line goes, whom a server of this flavour suits; else the head.
+    pub(crate) fn pop_like(&mut self, flavour: u32) -> Option<ClientId> {
+        let mut passed = 0;
+        let mut suited = None;
+        for at in self.seats.iter(&self.order).take(LOOK_AT) {
+            let seat = &self.seats[at];
+            if seat.flavour == flavour {
+                suited = Some(at);
+                break;
+            }
+            if seat.overtaken >= OVERTAKEN_MAX {
+                break;
+            }
+            passed += 1;
+        }
+        let Some(suited) = suited.filter(|_| !planted::is("last-come-first-served")) else {
+            return self.pop();
+        };
+        let mut at = self.order.first();
+        for _ in 0..passed {
+            let Some(overtaken) = at else { break };
+            self.seats[overtaken].overtaken += 1;
+            at = self.seats.next(overtaken);
+        }
+        let client = ClientId(self.seats.number(suited));
+        self.remove(suited);
         Some(client)
     }
 
@@ -96,5 +133,26 @@ impl Line {
             self.untold = self.seats.next(at);
         }
         self.seats.remove(at, &mut self.order);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whom_a_server_suits_goes_first_but_nobody_waits_for_ever() {
+        let mut line = Line::new();
+        line.join(ClientId(0), 7, Instant(0));
+        for client in 1..=40 {
+            line.join(ClientId(client), 1, Instant(u64::from(client)));
+        }
+        let mut before = 0;
+        while line.pop_like(1) != Some(ClientId(0)) {
+            before += 1;
+            line.invariants();
+        }
+        assert_eq!(before, u32::from(OVERTAKEN_MAX));
+        assert_eq!(line.pop_like(9), Some(ClientId(before + 1)), "whom nothing suits goes in turn");
     }
 }

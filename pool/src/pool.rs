@@ -656,7 +656,8 @@ impl Pool {
                 self.give(at, to, out);
                 return false;
             }
-            if let Some(client) = self.line.pop() {
+            let flavour = self.servers[at].flavour;
+            if let Some(client) = self.line.pop_like(flavour) {
                 self.link(at, client, out);
                 self.show_line();
                 return true;

@@ -468,3 +468,30 @@ fn a_value_that_the_client_could_not_read_follows_it() {
     bob.run("SELECT 1");
     assert_eq!(ann.value("SELECT length(current_setting('app.x'))"), "3");
 }
+
+/// Fifty clients of five states on ten servers, all at once: how seldom a server has to be set anew.
+#[test]
+#[ignore = "a figure, which depends on the machine"]
+fn how_often_states_are_set() {
+    howdah_only!("it leaks");
+    let world = World::pool(10);
+    let before = world.statements().len();
+    std::thread::scope(|scope| {
+        for number in 0..50 {
+            let world = &world;
+            scope.spawn(move || {
+                let mut client = world.client();
+                client.run(&format!("SET work_mem = '{}MB'", 20 + number % 5));
+                for _ in 0..100 {
+                    client.run("SELECT 1");
+                }
+            });
+        }
+    });
+    let statements = world.statements();
+    let set = statements[before..]
+        .iter()
+        .filter(|said| said.starts_with("BEGIN;") || said.contains("set_config"))
+        .count();
+    println!("{set} of {}", statements.len() - before);
+}
