@@ -45,6 +45,17 @@ pub fn read(text: &[u8]) -> Reading {
         marks = marks.and(marks_of(statement));
         names_custom |= names_settings(statement);
     }
+    marks = marks.and(of_all(&reading, text, marks));
+    let custom = if names_custom { dotted_names(text) } else { Box::default() };
+    let mut known = Reading::new(marks, custom).showing(shows);
+    known.deeds = deeds(&reading);
+    known.vacates = vacates(&reading);
+    known.signals = reading.statements.into_iter().flat_map(|one| one.signals).collect();
+    known
+}
+
+/// What only all statements of a text together say, where one by one they say `marks`.
+fn of_all(reading: &sql::Reading, text: &[u8], mut marks: Marks) -> Marks {
     if marks.has(Marks::MAY_GIVE) {
         marks = marks.and(named(text));
     }
@@ -57,12 +68,7 @@ pub fn read(text: &[u8]) -> Reading {
     if read && reading.statements.iter().all(releases) {
         marks = marks.and(Marks::RELEASES);
     }
-    let custom = if names_custom { dotted_names(text) } else { Box::default() };
-    let mut known = Reading::new(marks, custom).showing(shows);
-    known.deeds = deeds(&reading);
-    known.vacates = vacates(&reading);
-    known.signals = reading.statements.into_iter().flat_map(|one| one.signals).collect();
-    known
+    marks
 }
 
 /// What one statement may do.

@@ -61,11 +61,12 @@ impl Trail {
 
     /// A text is run.
     pub(crate) fn mark(&mut self, reading: &Arc<Reading>) {
+        // What is reported then may be this text's doing as well.
+        if self.released.take().is_some() {
+            self.marks = self.marks.and(Marks::ASK).and(Marks::RESETS);
+        }
         if reading.marks.is_none() {
             return;
-        }
-        if reading.marks.has(Marks::SETTINGS) && self.released.take().is_some() {
-            self.marks = self.marks.and(Marks::ASK).and(Marks::RESETS);
         }
         if self.marks.is_none() {
             self.shown = Ties::default();
