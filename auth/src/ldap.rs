@@ -10,11 +10,19 @@ use percent_encoding::percent_decode_str;
 /// The options of `ldap` in a rule of `auth_hba_file`, or of `auth_ldap_options`.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Directory {
-    /// `ldap://host:port`, in the order in which they are to be tried. Never empty.
-    pub servers: Vec<String>,
+    pub servers: Servers,
     /// Whether StartTLS comes first.
     pub start_tls: bool,
     how: How,
+}
+
+/// Where the directory is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Servers {
+    /// `ldap://host:port`, in the order in which they are to be tried. Never empty.
+    Named(Vec<String>),
+    /// Those that SRV records of `_ldap._tcp` in this domain name.
+    Of { domain: String, scheme: &'static str },
 }
 
 /// How a name becomes an entry of the directory.
@@ -206,12 +214,17 @@ impl Said {
                 alloc::format!("{scheme}://{open}{host}{close}:{port}")
             })
             .collect();
-        if servers.is_empty() {
-            return Err("ldapserver is missing".into());
-        }
         if self.tls_scheme && self.start_tls {
             return Err("ldaptls and the scheme ldaps exclude each other".into());
         }
+        let servers = if servers.is_empty() {
+            let domain = self.base.as_deref().and_then(domain);
+            let domain = domain
+                .ok_or("ldapserver is missing, and ldapbasedn does not end in a domain (dc=…)")?;
+            Servers::Of { domain, scheme }
+        } else {
+            Servers::Named(servers)
+        };
         Ok(Directory { servers, start_tls: self.start_tls, how })
     }
 
@@ -248,6 +261,20 @@ impl Said {
             filter,
         })
     }
+}
+
+/// The domain that a DN ends in: `example.net` of `ou=people,dc=example,dc=net`.
+fn domain(dn: &str) -> Option<String> {
+    let mut labels = Vec::new();
+    for part in dn.split(',') {
+        match part.split_once('=') {
+            Some((kind, label)) if kind.trim().eq_ignore_ascii_case("dc") => {
+                labels.push(label.trim())
+            }
+            _ => labels.clear(),
+        }
+    }
+    (!labels.is_empty()).then(|| labels.join("."))
 }
 
 fn tls_scheme(scheme: &str) -> Result<bool, String> {
@@ -366,10 +393,21 @@ mod tests {
             panic!("a search");
         };
         assert_eq!((&*base, scope, &*filter), ("dc=x,dc=y", Scope::One, "(cn=ann)"));
-        let of = |options: &str| Directory::parse(options).expect("good").servers;
+        let servers = |options: &str| Directory::parse(options).expect("good").servers;
+        let of = |options: &str| match servers(options) {
+            Servers::Named(servers) => servers,
+            Servers::Of { .. } => panic!("{options}"),
+        };
         assert_eq!(of("ldapurl=ldap://h:390/dc=x"), ["ldap://h:390"]);
         assert_eq!(of("ldapurl=ldaps://[::1]/dc=x"), ["ldaps://[::1]:636"]);
         assert_eq!(of("ldapserver=\"a ::1\" ldapprefix=x"), ["ldap://a:389", "ldap://[::1]:389"]);
+        for (options, scheme) in [
+            ("ldapurl=\"ldap:///ou=people,dc=Example, DC=net\"", "ldap"),
+            ("ldapbasedn=ou=a,dc=b,ou=people,dc=Example,dc=net ldapscheme=ldaps", "ldaps"),
+        ] {
+            let domain = "Example.net".to_string();
+            assert_eq!(servers(options), Servers::Of { domain, scheme }, "{options}");
+        }
         let filter = "ldapurl=ldap://h/dc=x??sub?(uid=$username)";
         assert_eq!(asks(filter, "ann"), search("(uid=ann)"));
     }

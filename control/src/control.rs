@@ -34,7 +34,8 @@ impl Control {
             spawn("keys".into(), move || serve(&derivations, &closed, work))?
         };
         let (names, ask) = Names::start(sources, limits.lookups)?;
-        let mailbox = Mailbox { derive, ask, vouchers: Vouchers::start()? };
+        let vouchers = Vouchers::start(ask.clone())?;
+        let mailbox = Mailbox { derive, ask, vouchers };
         Ok(Self { mailbox, open: Some(open), keys: Some(keys), names: Some(names) })
     }
 

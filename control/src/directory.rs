@@ -6,12 +6,14 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use std::{env, fs};
 
-use auth::ldap::{Directory, Inquiry, Scope};
+use auth::ldap::{Directory, Inquiry, Scope, Servers};
 use ldap3::{Ldap, LdapConnAsync, LdapConnSettings, SearchEntry, SearchOptions};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
+use tokio::sync::{mpsc, oneshot};
 
+use crate::names::{Question, Service};
 use crate::vouch::Verdict;
 
 /// How long one server of several may take to answer the call.
@@ -21,13 +23,22 @@ const CONNECT: Duration = Duration::from_secs(5);
 const WRONG: u32 = 49;
 
 /// Whether `password` is that of `user`. The servers are tried in order until one answers.
-pub(crate) async fn ask(directory: &Directory, user: &str, password: &[u8]) -> Verdict {
+pub(crate) async fn ask(
+    directory: &Directory,
+    names: &mpsc::Sender<Question>,
+    user: &str,
+    password: &[u8],
+) -> Verdict {
     // LDAP's passwords are text; and an empty one is no password, but an anonymous bind.
     let Some(password) = str::from_utf8(password).ok().filter(|text| !text.is_empty()) else {
         return Err("the password is empty, or no text".to_owned());
     };
+    let servers = match &directory.servers {
+        Servers::Named(servers) => servers.clone(),
+        Servers::Of { domain, scheme } => found(names, domain, scheme).await?,
+    };
     let mut trouble = String::new();
-    for server in &directory.servers {
+    for server in &servers {
         match connect(directory, server).await {
             Ok(mut ldap) => {
                 let verdict = talk(&mut ldap, directory.inquiry(user), password).await;
@@ -38,6 +49,26 @@ pub(crate) async fn ask(directory: &Directory, user: &str, password: &[u8]) -> V
         }
     }
     Err(trouble)
+}
+
+/// The servers that the domain itself names.
+async fn found(
+    names: &mpsc::Sender<Question>,
+    domain: &str,
+    scheme: &str,
+) -> Result<Vec<String>, String> {
+    let name = format!("_ldap._tcp.{domain}");
+    let (answer, answered) = oneshot::channel();
+    let reply = Box::new(move |found| _ = answer.send(found));
+    let asked = names.send(Question::Services { name: name.clone(), reply }).await;
+    asked.map_err(|_| "nobody looks up names any more".to_owned())?;
+    let found = answered.await.map_err(|error| error.to_string())?;
+    let found: Vec<Service> =
+        found.map_err(|error| format!("could not look up \"{name}\": {error}"))?;
+    if found.is_empty() {
+        return Err(format!("ldapserver is missing, and there is no SRV record of \"{name}\""));
+    }
+    Ok(found.iter().map(|Service { host, port }| format!("{scheme}://{host}:{port}")).collect())
 }
 
 async fn connect(directory: &Directory, server: &str) -> Result<Ldap, String> {

@@ -1,5 +1,6 @@
 //! Host names: looked for in /etc/hosts, then asked of the name servers of resolv.conf.
 
+use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -12,6 +13,7 @@ use hickory_resolver::config::{LookupIpStrategy, ResolveHosts};
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::op::Query;
+use hickory_resolver::proto::rr::rdata::SRV;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::parse_resolv_conf;
 use hickory_resolver::{Hosts, Resolver, TokioResolver};
@@ -52,6 +54,18 @@ pub(crate) enum Question {
         zone: String,
         reply: Reply<Option<u32>>,
     },
+    /// Where a service is: SRV records, the preferred one first.
+    Services {
+        name: String,
+        reply: Reply<Result<Vec<Service>, String>>,
+    },
+}
+
+/// What an SRV record says.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Service {
+    pub(crate) host: String,
+    pub(crate) port: u16,
 }
 
 /// The thread, as long as this is not dropped.
@@ -106,6 +120,7 @@ async fn serve(mut library: Library, mut questions: mpsc::Receiver<Question>) {
             match question {
                 Question::Addresses { host, reply } => reply(book.addresses(&host).await),
                 Question::Serial { zone, reply } => reply(book.serial(&zone).await),
+                Question::Services { name, reply } => reply(book.services(&name).await),
             }
             drop(turn);
         });
@@ -213,6 +228,25 @@ impl Book {
         distinct(of(RecordType::A).chain(of(RecordType::AAAA)))
     }
 
+    /// None where nobody knows of any.
+    async fn services(&self, name: &str) -> Result<Vec<Service>, String> {
+        let mut name = Name::from_str_relaxed(name).map_err(|error| error.to_string())?;
+        name.set_fqdn(true);
+        let found =
+            self.servers.as_ref().map_err(Clone::clone)?.lookup(name, RecordType::SRV).await;
+        match found {
+            Ok(found) => {
+                let records = found.answers().iter().filter_map(|record| match &record.data {
+                    RData::SRV(found) => Some(found.clone()),
+                    _ => None,
+                });
+                Ok(in_order(records.collect()))
+            }
+            Err(error) if error.is_no_records_found() => Ok(Vec::new()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     /// The serial number of the zone that `zone` is, or is in.
     async fn serial(&self, zone: &str) -> Option<u32> {
         let mut name = Name::from_str_relaxed(zone).ok()?;
@@ -226,6 +260,17 @@ impl Book {
             Err(error) => error.into_soa().map(|record| record.data.serial),
         }
     }
+}
+
+/// The lowest priority first, and of equal ones the greatest weight.
+fn in_order(mut found: Vec<SRV>) -> Vec<Service> {
+    found.sort_by_key(|service| (service.priority, Reverse(service.weight)));
+    let service = |found: SRV| Service {
+        host: found.target.to_ascii().trim_end_matches('.').to_owned(),
+        port: found.port,
+    };
+    // A target that is the root says that there is no such service.
+    found.into_iter().filter(|found| !found.target.is_root()).map(service).collect()
 }
 
 /// The name servers that `path` lists.
@@ -289,6 +334,26 @@ mod tests {
 
     fn ips(texts: &[&str]) -> Vec<IpAddr> {
         texts.iter().map(|text| text.parse().expect("an address")).collect()
+    }
+
+    #[test]
+    fn services_stand_in_the_order_in_which_they_are_to_be_tried() {
+        let srv = |priority, weight, port, target| {
+            SRV::new(priority, weight, port, Name::from_ascii(target).expect("a name"))
+        };
+        let found = vec![
+            srv(20, 90, 1, "late.example.net."),
+            srv(10, 5, 2, "light.example.net."),
+            srv(0, 0, 3, "."),
+            srv(10, 60, 636, "heavy.example.net."),
+        ];
+        let service = |host: &str, port| Service { host: host.to_owned(), port };
+        let wanted = [
+            service("heavy.example.net", 636),
+            service("light.example.net", 2),
+            service("late.example.net", 1),
+        ];
+        assert_eq!(in_order(found), wanted);
     }
 
     /// The name server is a dead one: had it been asked, this would take seconds and fail.

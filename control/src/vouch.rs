@@ -9,12 +9,13 @@ use auth::vouch::{Case, Judge};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
 use crate::Refused;
 use crate::directory;
+use crate::names::Question;
 
 /// Right; or why not, for the log.
 pub type Verdict = Result<(), String>;
@@ -44,11 +45,13 @@ struct Work {
 impl Vouchers {
     /// The thread ends when the last of `self` is gone. Nobody waits for it: a lookup of a name may
     /// hang in the system's library.
-    pub(crate) fn start() -> io::Result<Self> {
+    ///
+    /// `names` answers where servers are.
+    pub(crate) fn start(names: mpsc::Sender<Question>) -> io::Result<Self> {
         let (line, works) = unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         thread::Builder::new().name("vouchers".into()).spawn(move || {
-            runtime.block_on(serve(works));
+            runtime.block_on(serve(works, names));
             runtime.shutdown_background();
         })?;
         Ok(Self { line, places: Arc::new(Semaphore::new(CASES_MAX)) })
@@ -65,7 +68,7 @@ impl Vouchers {
     }
 }
 
-async fn serve(mut works: UnboundedReceiver<Work>) {
+async fn serve(mut works: UnboundedReceiver<Work>, names: mpsc::Sender<Question>) {
     let directory = Arc::new(Semaphore::new(DIRECTORY_MAX));
     let system = Arc::new(Semaphore::new(SYSTEM_MAX));
     while let Some(work) = works.recv().await {
@@ -73,13 +76,14 @@ async fn serve(mut works: UnboundedReceiver<Work>) {
             Judge::Directory(_) => directory.clone(),
             Judge::System { .. } => system.clone(),
         };
+        let names = names.clone();
         tokio::spawn(async move {
             let Work { case, reply, _place } = work;
             let end = Instant::now() + case.within;
             // A conversation that panics costs its own answer, and says so.
             let asked = tokio::spawn(async move {
                 let _turn = timeout_at(end, turns.acquire()).await.map_err(too_long)?;
-                judge(&case, end).await
+                judge(&case, &names, end).await
             });
             reply(asked.await.unwrap_or_else(|error| Err(error.to_string())));
         });
@@ -90,10 +94,10 @@ fn too_long(_: Elapsed) -> String {
     "it took too long".to_owned()
 }
 
-async fn judge(case: &Case, end: Instant) -> Verdict {
+async fn judge(case: &Case, names: &mpsc::Sender<Question>, end: Instant) -> Verdict {
     match &case.judge {
         Judge::Directory(directory) => {
-            let asked = directory::ask(directory, &case.user, case.password.bytes());
+            let asked = directory::ask(directory, names, &case.user, case.password.bytes());
             timeout_at(end, asked).await.map_err(too_long)?
         }
         Judge::System { service, from } => ask_system(service, from, case, end).await,

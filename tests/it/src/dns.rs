@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hickory_proto::op::{Message, ResponseCode};
-use hickory_proto::rr::rdata::{CNAME, SOA};
+use hickory_proto::rr::rdata::{CNAME, SOA, SRV};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 /// A thread that answers on port 53 of a loopback address of its own, which only root may do.
@@ -32,6 +32,8 @@ struct Book {
 enum Means {
     Addresses(Vec<IpAddr>),
     Alias(String),
+    /// Priority, port and host.
+    Services(Vec<(u16, u16, String)>),
 }
 
 /// How it answers.
@@ -97,6 +99,13 @@ impl NameServer {
 
     pub fn alias(&self, name: &str, of: &str) {
         self.change(|book| _ = book.hosts.insert(name.into(), Means::Alias(of.into())));
+    }
+
+    /// Priority, port and host of each.
+    pub fn services(&self, name: &str, services: &[(u16, u16, &str)]) {
+        let services = services.iter().map(|(order, port, host)| (*order, *port, (*host).into()));
+        let means = Means::Services(services.collect());
+        self.change(|book| _ = book.hosts.insert(name.into(), means));
     }
 
     pub fn forget(&self, name: &str) {
@@ -166,6 +175,12 @@ impl Book {
                 let data = addresses.iter().map(|ip| RData::from(*ip));
                 let data = data.filter(|data| data.record_type() == kind);
                 answer.add_answers(data.map(|data| record(&name, data)));
+            }
+            Some(Means::Services(services)) if kind == RecordType::SRV => {
+                let srv = |(order, port, host): &(u16, u16, String)| {
+                    RData::SRV(SRV::new(*order, 0, *port, parsed(host)))
+                };
+                answer.add_answers(services.iter().map(|service| record(&name, srv(service))));
             }
             _ => answer.metadata.response_code = ResponseCode::NXDomain,
         }

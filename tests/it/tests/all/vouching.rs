@@ -8,7 +8,7 @@ use std::time::Duration;
 use harness::login::Refused;
 use harness::postgres::PASSWORD;
 use harness::slapd::{SEARCHER, Slapd};
-use harness::{Login, Postgres, Setup, eventually, took};
+use harness::{Login, NameServer, Postgres, Setup, eventually, took};
 
 macro_rules! needs_slapd {
     () => {
@@ -196,11 +196,32 @@ fn f08_a_directory_that_hangs_holds_up_nobody_else() {
     assert!(howdah.login("ann", "of ann", "shop").attempt().is_err(), "it has an end");
 }
 
+/// Where no server is named, the domain that the base ends in names them; the preferred one that answers is asked.
+#[test]
+fn a_domain_names_its_ldap_servers() {
+    needs_slapd!();
+    howdah_only!("it asks the machine's own name servers");
+    let Some(dns) = NameServer::start() else { return };
+    let slapd = Slapd::start(&PEOPLE);
+    // Nobody listens at port 1.
+    dns.services("_ldap._tcp.example.net", &[(20, slapd.port, "localhost"), (10, 1, "localhost")]);
+    let options = search(&slapd, "");
+    let options = options.replace("ldapserver=127.0.0.1 ", "");
+    let howdah = ldap(&options).set("resolv_conf", dns.resolv_conf("")).start();
+    assert!(howdah.login("ann", "of ann", "shop").attempt().is_ok());
+    assert!(howdah.login("ann", "wrong", "shop").attempt().is_err());
+    dns.forget("_ldap._tcp.example.net");
+    assert!(howdah.login("ann", "of ann", "shop").attempt().is_err());
+    let said = "there is no SRV record of \"_ldap._tcp.example.net\"";
+    eventually("the log says why", || howdah.log().contains(said));
+}
+
 #[test]
 fn bad_ldap_options_stop_the_boot() {
     for (options, text) in [
         ("ldapserver=a ldapprefix=x ldapport=0", "invalid LDAP port number"),
         ("ldapprefix=x", "ldapserver is missing"),
+        ("ldapbasedn=ou=people", "ldapserver is missing"),
         ("ldapserver=a colour=blue", "unrecognized option \"colour\""),
     ] {
         let Err((_, said)) = ldap(options).try_start() else { panic!("{options}: it started") };
