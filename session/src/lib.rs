@@ -4,7 +4,6 @@
 mod ahead;
 mod cache;
 mod client;
-mod dress;
 mod flow;
 mod inward;
 mod ledger;

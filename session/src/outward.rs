@@ -8,7 +8,6 @@ use wire::{BindNames, Named, Namespace, Parse, Piece, write};
 
 use crate::cache::Standing;
 use crate::client::ClientSide;
-use crate::dress::Dressed;
 use crate::flow::{Aside, Flow};
 use crate::ledger::{Undo, What, Whose, Wipe};
 use crate::made::ground;
@@ -429,7 +428,7 @@ impl Outward<'_> {
     }
 
     /// What decides what a text means that the client sends now.
-    pub(crate) fn ground(&self) -> Ground {
+    fn ground(&self) -> Ground {
         if !self.rules.watches() {
             return Ground::Known(0);
         }
@@ -447,7 +446,6 @@ impl Outward<'_> {
         };
         let ground = self.ground();
         let statement = self.statements.intern(parse.query, parse.types.as_bytes(), ground);
-        self.dress(&statement);
         if wipes(parse.query) {
             self.server.ledger.wipe(Wipe::Execute);
         }
@@ -655,7 +653,7 @@ impl Outward<'_> {
             Meaning::Open => Found::Hold,
             Meaning::Statement(statement, name, unproven) => {
                 let statement = if unproven { self.renewed(statement, &name) } else { statement };
-                let Some(statement) = self.grounded(statement, &name) else { return Found::Hold };
+                let statement = self.grounded(statement, &name);
                 let statement = self.present(&statement).unwrap_or(statement);
                 let ledger = &self.server.ledger;
                 let absent = self.server.known.standing(statement.id, ledger) == Standing::Absent;
@@ -683,32 +681,22 @@ impl Outward<'_> {
         }
         let Statement { query, types, ground, .. } = &*statement;
         let anew = self.statements.intern(query, types, *ground);
-        if let Some(dress) = statement.dress.get() {
-            let _same = anew.dress.set(dress.clone());
-        }
         self.client.names(|names| names.turn_into(name, &anew));
         anew
     }
 
-    /// What the client parsed with other settings than it has now, and this server has not: it is parsed with
-    /// those. Where that cannot be it is another statement from now on, for nobody else must come to share what
-    /// is parsed with these. `None`: not to be said yet.
-    fn grounded(&mut self, statement: Arc<Statement>, name: &Arc<[u8]>) -> Option<Arc<Statement>> {
+    /// What the client parsed with other settings than it has now, and this server has not: it is another
+    /// statement from now on, for nobody else must come to share what is parsed with these.
+    fn grounded(&mut self, statement: Arc<Statement>, name: &Arc<[u8]>) -> Arc<Statement> {
         let standing = self.server.known.standing(statement.id, &self.server.ledger);
-        let ground = statement.ground;
-        if standing != Standing::Absent || ground == Ground::Unknown || ground == self.ground() {
-            return Some(statement);
+        if standing != Standing::Absent {
+            return statement;
         }
-        let may_dress =
-            !statement.holds_pids && !statement.has_changed() && !self.executes(&statement);
-        match if may_dress { self.parse_dressed(&statement) } else { Dressed::No } {
-            Dressed::Yes => return Some(statement),
-            Dressed::Later => return None,
-            Dressed::No => {}
+        let anew = self.on_this_ground(Arc::clone(&statement));
+        if !Arc::ptr_eq(&anew, &statement) {
+            self.client.names(|names| names.turn_into(name, &anew));
         }
-        let anew = self.on_this_ground(statement);
-        self.client.names(|names| names.turn_into(name, &anew));
-        Some(anew)
+        anew
     }
 
     /// This statement, or if others might share what it would be now, the one that it would be.
@@ -717,9 +705,7 @@ impl Outward<'_> {
         if statement.ground == present || statement.ground == Ground::Unknown {
             return statement;
         }
-        let anew = self.statements.intern(&statement.query, &statement.types, present);
-        self.dress(&anew);
-        anew
+        self.statements.intern(&statement.query, &statement.types, present)
     }
 
     /// A statement whose text holds the pids of clients, with those of their present servers instead. It is
@@ -819,7 +805,7 @@ impl Outward<'_> {
     }
 
     /// Close what was not used for longest, until there is room for one more.
-    pub(crate) fn make_room(&mut self, statement: &Statement) {
+    fn make_room(&mut self, statement: &Statement) {
         let weight = statement.weight();
         while let Some(old) = self.server.known.in_the_way(weight, self.rules, &self.server.ledger)
         {
@@ -847,7 +833,7 @@ impl Outward<'_> {
     }
 
     /// The next entry makes the server prepare this.
-    pub(crate) fn learn(&mut self, statement: &Arc<Statement>) {
+    fn learn(&mut self, statement: &Arc<Statement>) {
         let at = self.server.ledger.next();
         let before = self.server.known.prepare(statement, at);
         self.server.ledger.note(Undo::Known { id: statement.id, before });

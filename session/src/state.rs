@@ -492,16 +492,6 @@ pub(crate) fn restore(from: &State, to: &State, out: &mut Vec<u8>) -> bool {
     out.len() > before
 }
 
-/// Append what gives a session as it was at login these settings.
-pub(crate) fn put_on(state: Option<&State>, vars: &crate::Vars, out: &mut Vec<u8>) {
-    for (name, value) in vars.iter() {
-        assign(name.as_bytes(), value, out);
-    }
-    let new = State::default();
-    let bare = state.map(|state| state.with_made(Vec::new()));
-    restore(&new, bare.as_ref().unwrap_or(&new), out);
-}
-
 /// `set_config` takes any value that ever was one, a list of names too.
 fn assign(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"SELECT pg_catalog.set_config(");

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use hashbrown::HashTable;
 
-use crate::dress::Dress;
 use crate::pids::{self, Pids};
 use crate::sight::Sights;
 use crate::{Read, Reading, Readings};
@@ -31,8 +30,6 @@ pub struct Statement {
     pub types: Box<[u8]>,
     /// With which settings it was parsed first: with others the text may mean something else.
     pub(crate) ground: Ground,
-    /// These settings.
-    pub(crate) dress: OnceLock<Dress>,
     /// Whether what it returns has changed since it was prepared.
     changed: AtomicBool,
     /// What running it may do to a session, once somebody wanted to know.
@@ -57,19 +54,8 @@ impl Statement {
         let name = format!("PGBOUNCER_{id}").into_bytes().into();
         let (holds_pids, takes_pids) = (pids::may_hold(query), pids::takes_some(query));
         let (query, types, reading) = (query.into(), types.into(), OnceLock::new());
-        let (changed, dress) = (AtomicBool::new(false), OnceLock::new());
-        Arc::new(Self {
-            id,
-            name,
-            query,
-            types,
-            ground,
-            dress,
-            changed,
-            reading,
-            holds_pids,
-            takes_pids,
-        })
+        let changed = AtomicBool::new(false);
+        Arc::new(Self { id, name, query, types, ground, changed, reading, holds_pids, takes_pids })
     }
 
     /// What it returns is not what it was: nobody who comes now is to have it.
