@@ -273,6 +273,9 @@ impl Outward<'_> {
         if !reading.marks.has(Marks::OF_SEQUENCES) {
             return;
         }
+        if self.server.phase == Phase::Unsynced && self.server.is_aborted() {
+            return;
+        }
         let quiet = self.server.ledger.is_empty();
         let (trail, client) = (&mut self.server.trail, &mut *self.client);
         let has = &mut client.remembers;
@@ -937,10 +940,12 @@ impl Outward<'_> {
 }
 
 /// DISCARD SEQUENCES, by names that are nobody's, message by message.
-fn discard_sequences() -> [(What, Vec<u8>); 5] {
-    let mut messages = [What::Parse, What::Bind, What::Execute, What::Close, What::Close]
-        .map(|what| (what, Vec::new()));
-    let [(_, parse), (_, bind), (_, execute), (_, close), (_, forget)] = &mut messages;
+fn discard_sequences() -> [(What, Vec<u8>); 6] {
+    use What::{Bind, Close, Execute, Parse};
+    let mut messages = [Close, Parse, Bind, Execute, Close, Close].map(|what| (what, Vec::new()));
+    let [(_, first), (_, parse), (_, bind), (_, execute), (_, close), (_, forget)] = &mut messages;
+    // The last time may have been cut short by an error, and have left it behind.
+    write::client::close(first, Namespace::Statement, SCRATCH);
     write::client::parse(parse, SCRATCH, b"DISCARD SEQUENCES", b"");
     write::message(bind, tag::BIND, |out| {
         out.extend_from_slice(&[SCRATCH, SCRATCH].join(&0));

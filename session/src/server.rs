@@ -290,6 +290,11 @@ impl ServerSide {
         self.scanner.is_inside() && passed && !planted::is("words-within-a-message")
     }
 
+    /// Whether nothing can be run now but what ends the transaction, and it stays so with all that is still to be answered.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.status == Status::Failed && self.ledger.is_quiet()
+    }
+
     /// Whether something surprising happened, so that it must not be given to anybody else.
     #[must_use]
     pub fn is_spoilt(&self) -> bool {
