@@ -295,10 +295,23 @@ impl Outward<'_> {
 
     /// A text is about to be run that nobody reads; `None`: it is not here.
     fn mark_unknown(&mut self, text: Option<&[u8]>) {
-        self.server.trail.mark_unread();
+        self.mark_unread();
         let unread = Reading::new(crate::sequences::unread(text), Box::default());
         self.watch_sequences(&Arc::new(unread));
+    }
+
+    fn mark_unread(&mut self) {
+        self.server.trail.mark_unread();
         self.lend_voice(&Reading::unknown());
+    }
+
+    /// Whether there is no statement that PostgreSQL could find by this name, of which we have none: it says so
+    /// itself, and nothing of ours is to fail in front of that.
+    fn is_absent(&self, name: &[u8]) -> bool {
+        match name {
+            b"" => matches!(self.client.unnamed, Unnamed::Nothing),
+            name => !self.is_made(name),
+        }
     }
 
     /// What the server notifies others of from now on, it does for this client.
@@ -533,7 +546,11 @@ impl Outward<'_> {
                 if unnamed.as_ref().is_some_and(|statement| wipes(&statement.query)) {
                     self.server.ledger.wipe(Wipe::Execute);
                 }
-                self.watch_statement(unnamed.as_deref());
+                if unnamed.is_none() && self.rules.watches() && self.is_absent(names.statement) {
+                    self.mark_unread();
+                } else {
+                    self.watch_statement(unnamed.as_deref());
+                }
                 let deeds = unnamed.as_ref().and_then(|unnamed| self.lend_for_statement(unnamed));
                 self.bind_portal(names.portal, deeds);
                 let takes_pids = unnamed.is_some_and(|statement| statement.takes_pids);
