@@ -131,6 +131,29 @@ fn a_conversation_in_simple_queries() {
     assert_eq!(of(howdah, "nothing", "clients"), ["3"]);
 }
 
+/// A pipeline is so many requests, and what came before it or behind it is another matter.
+#[test]
+fn requests_sent_at_once_count_each() {
+    howdah_only!("a report of its own");
+    let world = watching(1, "");
+    let mut ann = world.client();
+    let one = |text: &str| [parse("", text), bind("", "", &[]), execute("", 0)].concat();
+    let asked =
+        [one("SELECT 1"), one("LISTEN x"), one("SELECT 2"), one("LISTEN y"), one("SELECT 3")];
+    ann.ask(&[asked.concat(), sync()].concat());
+    ann.send(&[query("SELECT 4"), query("LISTEN x"), query("SELECT 5")].concat());
+    for _ in 0..3 {
+        ann.until_ready();
+    }
+    assert_eq!(of(&world.howdah, "nothing", "count"), ["5"]);
+    assert_eq!(
+        of(&world.howdah, "listen", "statement"),
+        ["LISTEN x"],
+        "channels are not told apart"
+    );
+    assert_eq!(of(&world.howdah, "listen", "count"), ["3"]);
+}
+
 /// What asyncpg says: named statements that are run again and again, and its reset.
 #[test]
 fn a_conversation_in_prepared_statements() {
