@@ -17,6 +17,7 @@ use crate::dice::Dice;
 use crate::engine::{CANCELED, Engine, SETTABLE, Stop, Value};
 use crate::login;
 use crate::net::{End, LinkId, Net};
+use crate::news::News;
 use crate::requests::Requests;
 use crate::trace;
 use crate::weather::Weather;
@@ -50,6 +51,11 @@ pub(crate) struct Application {
     pub(crate) cancels: u32,
     pub(crate) canceled: u32,
     requests: Requests,
+    news: Rc<RefCell<News>>,
+    /// The notes before this one were heard, as far as they had to be.
+    news_heard: usize,
+    /// Those before this one were there when it asked what it is answered now.
+    news_due: usize,
     /// No more requests but those that end what is under way.
     pub(crate) winding_up: bool,
     /// It said goodbye, in words or not.
@@ -59,6 +65,8 @@ pub(crate) struct Application {
     pub(crate) answers: u64,
     /// Reads nothing for so many chances.
     stalls: u32,
+    /// Says nothing for so many.
+    rests: usize,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -77,6 +85,8 @@ struct Said {
     start: u64,
     /// It is all sent when so much is written.
     end: u64,
+    /// Notifications there were by then.
+    notes: usize,
 }
 
 impl Application {
@@ -84,6 +94,7 @@ impl Application {
         id: u32,
         link: LinkId,
         net: Rc<RefCell<Net>>,
+        news: Rc<RefCell<News>>,
         mut dice: Dice,
         weather: &Weather,
     ) -> Self {
@@ -114,12 +125,16 @@ impl Application {
             key: None,
             cancels: 0,
             canceled: 0,
-            requests: Requests::new(id, dice.between(0, 30)),
+            requests: Requests::new(id, dice.between(0, if weather.listens() { 80 } else { 30 })),
+            news,
+            news_heard: 0,
+            news_due: 0,
             winding_up: false,
             leaving: false,
             goodbye: None,
             answers: 0,
             stalls: 0,
+            rests: 0,
             dice,
         };
         if app.dice.one_in(5) {
@@ -356,10 +371,8 @@ impl Application {
     fn hear_in_session(&mut self, tag: u8, message: &[u8], weather: &Weather) {
         let body = &message[5..];
         match tag {
-            server::NOTIFICATION => {
-                assert_eq!(body, crate::postgres::NEWS, "client {} hears half a word", self.id);
-                return;
-            }
+            server::NOTIFICATION if body == crate::postgres::NEWS => return,
+            server::NOTIFICATION => return self.hear_news(body),
             server::NOTICE => {
                 let text = ErrorFields::new(body).message();
                 if text == b"unasked" || text.ends_with(b"client being queued") {
@@ -391,12 +404,37 @@ impl Application {
             show(&expected[..len]),
             self.said.iter().map(|said| char::from(said.tag)).collect::<String>(),
         );
+        if tag == server::READY_FOR_QUERY && body == b"I" {
+            self.has_heard_all();
+        }
         self.heard += len;
         if self.heard == self.oracle.out.len() {
             self.heard = 0;
             self.oracle.out.clear();
         }
         self.requests.heard(tag, body);
+    }
+
+    /// A notification: of those it has to hear, the next one.
+    fn hear_news(&mut self, body: &[u8]) {
+        let news = self.news.borrow();
+        let (id, shown) = (self.id, String::from_utf8_lossy(body));
+        let Some(number) = news.which(body) else {
+            panic!("client {id} hears half a word, or what nobody notified: {shown}")
+        };
+        let next = news.due(id, self.database.as_bytes(), self.news_heard, number + 1);
+        assert!(
+            next == Some(number),
+            "client {id} hears notification {number}, where {next:?} was to come: {shown}"
+        );
+        self.news_heard = number + 1;
+    }
+
+    /// What had been notified when it asked, it hears before it is answered.
+    fn has_heard_all(&mut self) {
+        let news = self.news.borrow();
+        let missed = news.due(self.id, self.database.as_bytes(), self.news_heard, self.news_due);
+        assert!(missed.is_none(), "client {} never heard notification {missed:?}", self.id);
     }
 
     /// In a failed transaction a statement cannot be prepared, and so not be described, on a server
@@ -427,6 +465,7 @@ impl Application {
             panic!("client {} heard {}, and expected nothing", self.id, show(message))
         };
         // Whether the statement of a Bind can be had may be known before its last parameter.
+        self.news_due = self.news_due.max(said.notes);
         let from = if said.tag == client::BIND { said.start } else { said.end };
         assert!(from <= self.written, "client {} was answered before it asked", self.id);
         let extended = matches!(
@@ -444,6 +483,8 @@ impl Application {
 
     fn was_canceled(&mut self) {
         self.canceled += 1;
+        // In line, perhaps: then no server was asked, and nothing has to be heard first.
+        self.news_due = 0;
         assert!(
             self.canceled <= self.cancels,
             "I6: client {} was cancelled, and asked for {} cancels",
@@ -461,13 +502,20 @@ impl Application {
     }
 
     fn say(&mut self, bytes: &[u8]) {
+        let notes = self.news.borrow().len();
         let (mut scanner, mut rest) = (wire::Scanner::default(), bytes);
         while let Some(piece) = scanner.next(&mut rest).expect("our own") {
             let end = self.composed + (bytes.len() - rest.len()) as u64;
             trace::message(format_args!("client {} says", self.id), piece.tag, piece.body);
             if piece.tag != client::TERMINATE {
                 let start = end - piece.body.len() as u64 - 5;
-                self.said.push_back(Said { tag: piece.tag, body: piece.body.to_vec(), start, end });
+                self.said.push_back(Said {
+                    tag: piece.tag,
+                    body: piece.body.to_vec(),
+                    start,
+                    end,
+                    notes,
+                });
             }
         }
         self.compose(|out| out.extend_from_slice(bytes));
@@ -482,6 +530,14 @@ impl Application {
         }
         if weather.pipeline == 1 && self.is_waiting() && !self.requests.is_free_to_pipeline() {
             return;
+        }
+        if self.rests > 0 && !self.winding_up {
+            self.rests -= 1;
+            return;
+        }
+        if weather.listens() && self.dice.one_in(3) {
+            // Whoever listens has little else to do.
+            self.rests = self.dice.under(12);
         }
         let mut out = Vec::new();
         let idle = !self.is_waiting();

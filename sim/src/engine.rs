@@ -10,6 +10,7 @@ use wire::tag::client as tag;
 use wire::write::server as say;
 use wire::{Report, Status, write};
 
+use crate::news::Desk;
 use crate::script::{self, Ident, Op, Text};
 
 /// Parameters that clients may set, and servers report.
@@ -50,6 +51,9 @@ pub(crate) struct Engine {
     described: Option<Value>,
     /// Who logged in.
     user: Box<str>,
+    /// What it listens to, and notifies. What an application expects has none: what it has to hear is known
+    /// otherwise.
+    desk: Option<Desk>,
     pub(crate) out: Vec<u8>,
     /// Something in `out` is sent at once: an error or a notice.
     pub(crate) is_urgent: bool,
@@ -157,8 +161,26 @@ impl Engine {
             reports_at_once,
             described: None,
             user: user.into(),
+            desk: None,
             out: Vec::new(),
             is_urgent: false,
+        }
+    }
+
+    /// The same, of those that notify each other.
+    pub(crate) fn with_desk(self, desk: Desk) -> Self {
+        Self { desk: Some(desk), ..self }
+    }
+
+    /// Whether something was notified that it has not said, and may say now.
+    pub(crate) fn has_news(&self) -> bool {
+        self.is_clean() && self.desk.as_ref().is_some_and(Desk::is_behind)
+    }
+
+    /// It says what was notified.
+    pub(crate) fn tell_news(&mut self) {
+        if let Some(desk) = &mut self.desk {
+            desk.read(&mut self.out);
         }
     }
 
@@ -186,7 +208,11 @@ impl Engine {
 
     /// There is something in it that goes nowhere else.
     pub(crate) fn is_tied(&self) -> bool {
-        self.state.table
+        self.state.table || self.channels().next().is_some()
+    }
+
+    fn channels(&self) -> impl Iterator<Item = &[u8]> {
+        self.desk.iter().flat_map(Desk::channels)
     }
 
     pub(crate) fn is_skipping(&self) -> bool {
@@ -555,6 +581,10 @@ impl Engine {
                 write::message(&mut self.out, wire::tag::server::COPY_DONE, |_| {});
                 &format!("COPY {chunks}")
             }
+            Op::Listen(_) => "LISTEN",
+            Op::Unlisten(_) => "UNLISTEN",
+            Op::Notify { .. } => "NOTIFY",
+            Op::ResetUser => "RESET",
             Op::DeallocateAll => {
                 self.forget_statements();
                 "DEALLOCATE ALL"
@@ -578,6 +608,9 @@ impl Engine {
             Op::Crash => return Err(Failure::Fatal),
             Op::Nonsense => return error("42601", "syntax error"),
         };
+        if let Some(desk) = &mut self.desk {
+            desk.run(op, who);
+        }
         say::command_complete(&mut self.out, tag.as_bytes());
         Ok(Stop::Ready)
     }
@@ -668,7 +701,11 @@ impl Engine {
         if self.state.table {
             self.fact("t", "", b"");
         }
-        settings.len() + 2 + usize::from(self.state.table)
+        let channels: Vec<String> = self.channels().map(lossy).collect();
+        for channel in &channels {
+            self.fact("l", channel, b"");
+        }
+        settings.len() + 2 + usize::from(self.state.table) + channels.len()
     }
 
     fn fact(&mut self, kind: &str, name: &str, value: &[u8]) {
@@ -753,6 +790,11 @@ impl Engine {
     fn end(&mut self, commits: bool) {
         self.block = Block::None;
         self.portals.clear();
+        match &mut self.desk {
+            Some(desk) if commits => desk.committed(),
+            Some(desk) => desk.rolled_back(),
+            None => {}
+        }
         if let Some(saved) = self.saved.take()
             && !commits
             && saved != self.state
@@ -811,6 +853,9 @@ impl Engine {
             Block::Open => {
                 // A failed block keeps nothing of what it did.
                 self.portals.clear();
+                if let Some(desk) = &mut self.desk {
+                    desk.rolled_back();
+                }
                 if let Some(saved) = self.saved.clone()
                     && saved != self.state
                 {
@@ -833,6 +878,9 @@ impl Engine {
 
     fn ready(&mut self) {
         self.in_batch = false;
+        if self.block == Block::None {
+            self.tell_news();
+        }
         self.report();
         let status = self.status();
         say::ready_for_query(&mut self.out, status);

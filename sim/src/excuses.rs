@@ -8,6 +8,9 @@ pub(crate) fn excuses(text: &str, by_server: bool, weather: &Weather) -> bool {
     let dies = r.server_dies > 0 || r.crashes > 0;
     let logins = r.login_fails > 0 || r.login_hangs > 0 || r.server_dies > 0;
     let dials = r.dial_refused > 0 || r.dial_hangs > 0;
+    if text == "terminating connection: the server that listened for it is gone" {
+        return weather.hub && (dies || weather.may_lose_hubs() || weather.timeouts);
+    }
     if by_server {
         return dies;
     }
@@ -39,6 +42,7 @@ pub(crate) fn excuses(text: &str, by_server: bool, weather: &Weather) -> bool {
         "client settings were refused by the server" => dies,
         "connect failed" | "login failed" | "server login failed" => logins || dials,
         _ if text.starts_with("server login has been failing, cached error:") => logins || dials,
+        "its channels are on another server" => weather.hub && weather.may_lose_hubs(),
         "suspend_timeout" => weather.orders.suspends && weather.timeouts,
         _ if text.ends_with("is disabled") => weather.orders.disables,
         _ => false,

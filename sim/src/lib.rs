@@ -12,6 +12,7 @@ mod engine;
 mod excuses;
 mod login;
 mod net;
+mod news;
 pub mod plants;
 mod play;
 mod postgres;

@@ -1,7 +1,7 @@
 //! Faults that the simulator must find.
 
 /// The name of each, and what it is.
-pub const PLANTS: [(&str, &str); 45] = [
+pub const PLANTS: [(&str, &str); 51] = [
     ("free-with-answers-owed", "a server is given away while it owes answers"),
     ("free-in-transaction", "a server is given away in the midst of a transaction"),
     ("free-in-batch", "a server is given away before the Sync of a batch"),
@@ -47,4 +47,13 @@ pub const PLANTS: [(&str, &str); 45] = [
     ("one-server-too-many", "pool_size and its like are exceeded by one"),
     ("minimum-comes-first", "min_pool_size takes what a sibling waits for"),
     ("idle-not-shared", "an idle server is not offered to other workers"),
+    ("granted-by-a-deaf-hub", "clients join a hub that does not hear their markers yet"),
+    (
+        "wish-of-before-granted",
+        "the hub's answer to an earlier wish is taken for the present one's",
+    ),
+    ("hub-overtakes", "what the hub says comes before what the client's server said earlier"),
+    ("server-overtakes", "what the client's server says comes before what the hub said earlier"),
+    ("heard-twice", "a server that has handed over goes on telling"),
+    ("hub-lost-in-silence", "a hub ends, and those it listened for are not told"),
 ];

@@ -13,6 +13,7 @@ use crate::bytes::Bytes;
 use crate::dice::Dice;
 use crate::engine::{Engine, Stop};
 use crate::net::{End, LinkId, Net};
+use crate::news::{Desk, News};
 use crate::script::{self, Ident, Text};
 use crate::secrets;
 use crate::trace;
@@ -22,6 +23,7 @@ use crate::weather::{PoolMode, Weather};
 pub(crate) struct Cluster {
     net: Rc<RefCell<Net>>,
     dice: Dice,
+    pub(crate) news: Rc<RefCell<News>>,
     pub(crate) backends: Vec<Backend>,
     /// Dials that are never answered.
     hanging: Vec<LinkId>,
@@ -92,6 +94,7 @@ impl Cluster {
         Self {
             net,
             dice,
+            news: Rc::default(),
             backends: Vec::new(),
             hanging: Vec::new(),
             asked: BTreeMap::new(),
@@ -203,6 +206,10 @@ impl Cluster {
                 self.went(at, 0, stop, now);
                 return false;
             }
+            if weather.listens() && session.engine.has_news() && self.dice.one_in(3) {
+                self.tell_news(at);
+                return false;
+            }
             if self.dice.one_in(weather.rates.noise) {
                 self.make_noise(at);
                 return false;
@@ -275,6 +282,16 @@ impl Cluster {
         backend.stage = Stage::Over;
         backend.leaving = true;
         false
+    }
+
+    /// A session that is idle says what was notified meanwhile.
+    fn tell_news(&mut self, at: usize) {
+        let backend = &mut self.backends[at];
+        let Stage::Session(session) = &mut backend.stage else { return };
+        session.engine.tell_news();
+        session.unsent.push(&session.engine.out);
+        session.engine.out.clear();
+        session.unsent.pour(usize::MAX, &mut backend.outbox);
     }
 
     /// What servers say unasked.
@@ -413,7 +430,7 @@ impl Cluster {
                 }
             };
         }
-        backend.welcome(weather, noisy);
+        backend.welcome(weather, &self.news, noisy);
     }
 
     /// One message of a session.
@@ -515,9 +532,11 @@ impl Cluster {
 }
 
 impl Backend {
-    fn welcome(&mut self, weather: &Weather, noisy: bool) {
+    fn welcome(&mut self, weather: &Weather, news: &Rc<RefCell<News>>, noisy: bool) {
+        let desk = Desk::new(news.clone(), &self.database, self.pid);
         let engine =
-            Engine::new(&String::from_utf8_lossy(&self.user), &[], weather.reports_at_once);
+            Engine::new(&String::from_utf8_lossy(&self.user), &[], weather.reports_at_once)
+                .with_desk(desk);
         let out = self.outbox.end();
         say::authentication_ok(out);
         if noisy {

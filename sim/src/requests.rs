@@ -207,6 +207,9 @@ impl Requests {
             self.in_block = false;
             return if dice.one_in(2) { b"c".to_vec() } else { b"k".to_vec() };
         }
+        if weather.listens() && dice.one_in(rates.listens) {
+            return hearing(dice);
+        }
         if blocks && dice.one_in(rates.transactions) {
             (self.in_block, self.began_blocks) = (true, true);
             return b"b".to_vec();
@@ -446,6 +449,18 @@ fn execute(portal: &[u8], rows_max: u32, out: &mut Vec<u8>) {
 
 fn flush(out: &mut Vec<u8>) {
     write::message(out, client::FLUSH, |_| {});
+}
+
+/// LISTEN, NOTIFY and UNLISTEN.
+fn hearing(dice: &mut Dice) -> Vec<u8> {
+    let channel = dice.under(3).min(dice.under(3));
+    match dice.under(12) {
+        0..5 => format!("LISTEN \"c{channel}\""),
+        5..10 => format!("NOTIFY \"c{channel}\""),
+        10 => format!("UNLISTEN \"c{channel}\""),
+        _ => "UNLISTEN *".to_owned(),
+    }
+    .into_bytes()
 }
 
 /// `SET name='value'`, sometimes one that is refused.

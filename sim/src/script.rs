@@ -79,6 +79,8 @@ pub(crate) fn read(query: &[u8]) -> Reading {
             Op::DiscardAll | Op::ResetAll => Marks::ASK.and(Marks::RESETS),
             // As if there might be a trigger.
             Op::CopyOut { .. } | Op::CopyIn { .. } => Marks::LEARN,
+            Op::Listen(_) | Op::Unlisten(_) => Marks::ASK,
+            Op::Notify { .. } => Marks::NOTIFIES,
             _ => Marks::default(),
         });
     }
@@ -128,6 +130,17 @@ pub(crate) enum Op<'a> {
         pad: usize,
         fails: bool,
     },
+    /// `LISTEN "c1"`
+    Listen(&'a [u8]),
+    /// `UNLISTEN "c1"`, or `*`
+    Unlisten(Option<&'a [u8]>),
+    /// `NOTIFY "c1"`; the pooler's own say something.
+    Notify {
+        channel: &'a [u8],
+        payload: &'a [u8],
+    },
+    /// `RESET SESSION AUTHORIZATION`, which nobody has set.
+    ResetUser,
     DeallocateAll,
     DiscardAll,
     /// Which it has none of.
@@ -178,7 +191,9 @@ pub(crate) fn op(statement: &[u8]) -> Op<'_> {
         b"DEALLOCATE ALL" => return Op::DeallocateAll,
         b"DISCARD ALL" => return Op::DiscardAll,
         b"DISCARD SEQUENCES" => return Op::DiscardSequences,
-        b"ra" => return Op::ResetAll,
+        b"ra" | b"RESET ALL" => return Op::ResetAll,
+        b"RESET SESSION AUTHORIZATION" => return Op::ResetUser,
+        b"UNLISTEN *" => return Op::Unlisten(None),
         b"t0" => return Op::Table(false),
         b"t1" => return Op::Table(true),
         b"SET statement_timeout=0" => {
@@ -195,6 +210,23 @@ pub(crate) fn op(statement: &[u8]) -> Op<'_> {
     }
     if let Some(name) = statement.strip_prefix(b"RESET \"") {
         return name.strip_suffix(b"\"").map_or(Op::Nonsense, |name| Op::Reset { name });
+    }
+    if let Some(name) = statement.strip_prefix(b"LISTEN ") {
+        return quoted(name).map_or(Op::Nonsense, Op::Listen);
+    }
+    if let Some(name) = statement.strip_prefix(b"UNLISTEN ") {
+        return quoted(name).map_or(Op::Nonsense, |name| Op::Unlisten(Some(name)));
+    }
+    if let Some(rest) = statement.strip_prefix(b"NOTIFY ") {
+        let comma = rest.iter().position(|byte| *byte == b',').unwrap_or(rest.len());
+        let (name, said) = rest.split_at(comma);
+        let payload = said.strip_prefix(b",'").and_then(|said| said.strip_suffix(b"'"));
+        let payload = payload.unwrap_or_default();
+        return quoted(name).map_or(Op::Nonsense, |channel| Op::Notify { channel, payload });
+    }
+    if let Some(value) = statement.strip_prefix(b"SET client_encoding TO ") {
+        let value = literal(value);
+        return value.map_or(Op::Nonsense, |value| Op::Set { name: b"client_encoding", value });
     }
     if let Some(set) = statement.strip_prefix(b"SET ") {
         return assignment(set, b'=').unwrap_or(Op::Nonsense);
@@ -224,6 +256,10 @@ fn numbers(text: &[u8]) -> Option<(u32, usize)> {
         Some((one, two)) => Some((one.parse().ok()?, two.parse().ok()?)),
         None => Some((text.parse().ok()?, 0)),
     }
+}
+
+fn quoted(name: &[u8]) -> Option<&[u8]> {
+    name.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
 fn assignment(text: &[u8], between: u8) -> Option<Op<'_>> {

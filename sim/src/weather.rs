@@ -117,6 +117,8 @@ pub(crate) struct Rates {
     pub(crate) transactions: u32,
     pub(crate) forgets: u32,
     pub(crate) traces: u32,
+    /// LISTEN, UNLISTEN and NOTIFY.
+    pub(crate) listens: u32,
     pub(crate) leaps: u32,
 }
 
@@ -169,6 +171,8 @@ pub(crate) struct Weather {
     pub(crate) tick_ns: usize,
     /// Session state follows its client.
     pub(crate) tracks: bool,
+    /// One server of a pool listens for all of its clients that are idle.
+    pub(crate) hub: bool,
     /// Servers are found by names whose addresses come and go.
     pub(crate) names: bool,
 }
@@ -233,7 +237,34 @@ impl Weather {
             tick_ns: *dice.pick(&[1_000, 20_000, 500_000, 5_000_000]),
             names: dice.one_in(3),
             tracks: !dice.one_in(3),
+            hub: false,
         }
+    }
+
+    /// The same, where clients may listen.
+    pub(crate) fn with_ears(mut self, dice: &mut Dice) -> Self {
+        if dice.one_in(3) && (self.follows() || self.keeps_sessions()) {
+            self.rates.listens = *dice.pick(&[2, 2, 6]);
+            self.hub = !dice.one_in(6);
+            // Hubs take their time, and room; and there is much to be said.
+            self.tick_ns = *dice.pick(&[500_000, 5_000_000, 20_000_000]);
+            self.rates.leaps = *dice.pick(&[20, 60, 200]);
+            self.pool_size = dice.between(1, 4) as u32;
+            self.applications = dice.between(2, 9);
+            (self.rates.functions, self.rates.copies) = (0, 0);
+            self.rates.extended = *dice.pick(&[0, 0, 4]);
+            self.wire.cut = *dice.pick(&[Cut::Small, Cut::Any, Cut::Whole, Cut::Whole]);
+            self.wire.buffer = *dice.pick(&[4000, 65_536]);
+            self.pace = [40, 40, 40, *dice.pick(&[1, 4, 10]), *dice.pick(&[1, 1, 5])];
+            // Few pools, and much in common.
+            (self.databases, self.users) = *dice.pick(&[(1, 1), (1, 1), (1, 2), (2, 1)]);
+            self.rates.server_thinks = *dice.pick(&[0, 2, 2]);
+        }
+        if self.hub {
+            self.mode = PoolMode::Transaction;
+            self.tracks = true;
+        }
+        self
     }
 
     /// Nothing here can end a conversation but the one who leads it.
@@ -249,7 +280,22 @@ impl Weather {
             r.garbage,
             r.wrong_password,
         ];
-        rough.iter().all(|rate| *rate == 0) && !self.timeouts && !self.orders.are_rough()
+        rough.iter().all(|rate| *rate == 0)
+            && !self.timeouts
+            && !self.orders.are_rough()
+            && !self.may_lose_hubs()
+    }
+
+    /// Whether clients listen.
+    pub(crate) fn listens(&self) -> bool {
+        self.rates.listens > 0
+    }
+
+    /// Whether something may end a hub, and with it those whom it listens for.
+    pub(crate) fn may_lose_hubs(&self) -> bool {
+        let orders = &self.orders;
+        self.listens()
+            && (orders.pauses || orders.reconnects || orders.reloads || orders.kills || self.names)
     }
 
     /// Whether clients' names of statements are the pooler's business.
@@ -295,7 +341,7 @@ impl Weather {
         let (checks, check_delay) = if self.checks { ("select 1", 0) } else { ("", 30) };
         text += &format!(
             "[pgbouncer]\n\
-             pool_mode = {mode}\ntrack_session_state = {}\ndefault_pool_size = {size}\nreserve_pool_size = {}\n\
+             pool_mode = {mode}\nlisten_hub = {}\ntrack_session_state = {}\ndefault_pool_size = {size}\nreserve_pool_size = {}\n\
              reserve_pool_timeout = 0.05\nmin_pool_size = {}\nmax_db_connections = {}\n\
              max_prepared_statements = {}\nauth_type = {}\nadmin_users = admin\n\
              max_client_conn = 1000\nserver_reset_query_always = {}\n\
@@ -307,6 +353,7 @@ impl Weather {
              cancel_wait_timeout = {wait}\nlog_connections = 0\nlog_disconnections = 0\n\
              dns_max_ttl = 0.05\ndns_nxdomain_ttl = 0.05\ndns_zone_check_period = 0.5\n\
              suspend_timeout = {suspend}\nlog_stats = 0\nworkers = {}\nlisten_addr = 127.0.0.1\n",
+            u32::from(self.hub),
             u32::from(self.tracks),
             self.reserve,
             self.min_pool,

@@ -24,6 +24,7 @@ use crate::client::State;
 use crate::end::Why;
 use crate::log::Level;
 use crate::mail::Mail;
+use crate::room::{Room, bank_limits};
 use crate::worker::Worker;
 use crate::world::World;
 
@@ -54,6 +55,9 @@ pub struct HubCard {
     encoding: Box<[u8]>,
     /// Where its server is: another one has notifications of its own.
     place: String,
+    /// Its pool.
+    database: Arc<str>,
+    user: Arc<str>,
 }
 
 /// What workers tell each other about listening.
@@ -228,7 +232,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             return self.stay(slot, entry);
         }
         let place = self.place_of(entry);
-        let (card, is_new) = self.hub_of(pool, &encoding, &place);
+        let Some((card, is_new)) = self.hub_of(pool, &encoding, &place) else {
+            return self.stay(slot, entry);
+        };
         if card.encoding != encoding || card.place != place {
             return self.stay(slot, entry);
         }
@@ -273,20 +279,45 @@ impl<D: Driver, W: World> Worker<D, W> {
         server.address.as_ref().map_or_else(String::new, crate::log::address)
     }
 
-    /// The hub of `pool`; if there is none, one on this worker is announced.
-    fn hub_of(&mut self, pool: PoolId, encoding: &[u8], place: &str) -> (Arc<HubCard>, bool) {
+    /// The hub of `pool`; if there is none, one on this worker is announced. `None`: it is not to have any.
+    fn hub_of(
+        &mut self,
+        pool: PoolId,
+        encoding: &[u8],
+        place: &str,
+    ) -> Option<(Arc<HubCard>, bool)> {
         let mut dice = [0; 16];
         self.world.dice(&mut dice);
         let marker = format!("howdah_{:032x}", u128::from_be_bytes(dice));
-        let (worker, id) = (self.me, self.commons.socket_id());
-        let mut is_new = false;
+        let room = self.room(pool)?;
         let mut hubs = self.commons.hubs();
-        let card = hubs.entry(pool).or_insert_with(|| {
-            is_new = true;
-            let (marker, encoding, place) = (marker.into(), encoding.into(), place.to_owned());
-            Arc::new(HubCard { id, worker, marker, encoding, place })
-        });
-        (card.clone(), is_new)
+        if let Some(card) = hubs.get(&pool) {
+            return Some((card.clone(), false));
+        }
+        if !self.has_room_for_hub(room, &hubs) {
+            return None;
+        }
+        let (worker, id) = (self.me, self.commons.socket_id());
+        let (marker, encoding, place) = (marker.into(), encoding.into(), place.to_owned());
+        let (database, user) = (room.name.clone(), room.user.clone());
+        let card = Arc::new(HubCard { id, worker, marker, encoding, place, database, user });
+        hubs.insert(pool, card.clone());
+        Some((card, true))
+    }
+
+    /// A hub serves nobody, and those it listens for need servers as others do: with it, the limits must
+    /// leave one for them.
+    fn has_room_for_hub(&self, room: &Room, hubs: &BTreeMap<PoolId, Arc<HubCard>>) -> bool {
+        let limits = bank_limits(&self.site.config, &room.database, &room.user);
+        let pool = room.pool.id();
+        let others = || hubs.iter().filter(|(id, _)| **id != pool).map(|(_, card)| card);
+        let in_db = others().filter(|card| card.database == room.name).count();
+        let of_user = others().filter(|card| card.user == room.user).count();
+        let leaves_one =
+            |max: Option<u32>, others: usize| max.is_none_or(|max| max as usize >= others + 2);
+        leaves_one(limits.size, 0)
+            && leaves_one(limits.db_max, in_db)
+            && leaves_one(limits.user_max, of_user)
     }
 
     /// The server of `slot`, which listens for it, listens for others too from now on.
@@ -473,6 +504,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             Step::Returning if ours => server.step = Step::Returned { quiet: false },
             _ if marker.is_some() => {}
             Step::Usual | Step::Joining => self.send_to_client(slot, message),
+            Step::Joined if planted::is("heard-twice") => self.send_to_client(slot, message),
+            Step::Returned { .. } | Step::Awaiting if planted::is("server-overtakes") => {
+                self.send_to_client(slot, message);
+            }
             Step::Returned { .. } | Step::Awaiting => self.keep_for_later(slot, message),
             Step::Joined | Step::Returning | Step::Hub => {}
         }
@@ -565,7 +600,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(client) = self.clients.get(slot as usize) else { return };
         // Whoever belongs to the hub after this one, or before it, hears nothing of this one.
         let Some(ear) = client.ear.as_ref().filter(|ear| ear.hub.id == hub) else { return };
-        if ear.at == At::Joining {
+        if ear.at == At::Joining && !planted::is("hub-overtakes") {
             return self.keep_for_later(slot, message);
         }
         let conn = client.conn;
@@ -682,7 +717,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             let keeps = |ear: &Ear| matches!(ear.at, At::Asked | At::Granted);
             let keeps = self.clients[slot as usize].ear.as_deref().is_some_and(keeps);
             self.forget_ear(slot);
-            if !keeps {
+            if !keeps && !planted::is("hub-lost-in-silence") {
                 let why = Why::Server(terminated().into());
                 self.client_leaves(slot, why);
             }
@@ -901,7 +936,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
         }
         for (slot, entry) in quiet {
-            let shares = |room: &crate::room::Room| room.mode() != session::Mode::Session;
+            let shares = |room: &Room| room.mode() != session::Mode::Session;
             let shares = self.room(self.clients[slot as usize].pool).is_some_and(shares);
             if shares && self.only_listens(slot, entry) {
                 self.may_go_quiet(slot, entry);
@@ -917,6 +952,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             .filter_map(|room| Some((room.pool.id(), room.ears.hub.as_ref()?.card.id)))
             .collect();
         for (pool, id) in hubs {
+            if !self.may_keep_hub(pool) {
+                self.end_hubs(&[pool], "no room for a server that listens");
+                continue;
+            }
             self.change_hub(pool, id);
             let now = self.now;
             let Some(hub) = self.hub_mut(pool, id) else { continue };
@@ -930,6 +969,12 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
         }
         self.carry_out();
+    }
+
+    /// The limits may have become tighter.
+    fn may_keep_hub(&self, pool: PoolId) -> bool {
+        let hubs = self.commons.hubs();
+        self.room(pool).is_some_and(|room| self.has_room_for_hub(room, &hubs))
     }
 
     /// Nobody listens any more: the server is as others again.

@@ -182,7 +182,11 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn spare(&mut self, slot: u32) {
         let now = self.now;
         self.links.set(slot, 0);
-        let Some(client) = self.clients.get_mut(slot as usize) else { return };
+        if !self.clients.contains(slot as usize) {
+            return;
+        }
+        self.keep_ear(slot);
+        let client = &mut self.clients[slot as usize];
         client.since = now;
         let waiting_for = if client.card.proving {
             client::WaitingFor::Welcome

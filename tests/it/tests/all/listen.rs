@@ -332,10 +332,27 @@ fn a_channel_beyond_ascii_pins() {
     });
 }
 
+/// A hub serves nobody: where it would be the only server, who listens keeps it, and can go on talking.
+#[test]
+fn a_pool_of_one_has_no_hub() {
+    howdah_only!("LISTEN is lost there");
+    for limit in ["default_pool_size", "max_db_connections", "max_user_connections"] {
+        let world = World::with(2, |setup| setup.set(limit, 1));
+        let mut ann = world.client();
+        ann.run("LISTEN a");
+        eventually("she is pinned", || {
+            world.howdah.rows("SHOW PINS", &[("database", "shop")], "reasons") == ["listen"]
+        });
+        assert_eq!(ann.value("SELECT 1"), "1");
+        world.direct().run("NOTIFY a, 'x'");
+        assert_eq!(next(&mut ann), "x");
+    }
+}
+
 #[test]
 fn a_hub_that_nobody_needs_is_a_server_as_others() {
     howdah_only!("LISTEN is lost there");
-    let world = World::pool(1);
+    let world = World::pool(2);
     let mut ann = world.client();
     ann.run("SET work_mem = '7MB'; LISTEN a");
     all_away(&world, 1);
