@@ -581,10 +581,7 @@ impl Engine {
                 write::message(&mut self.out, wire::tag::server::COPY_DONE, |_| {});
                 &format!("COPY {chunks}")
             }
-            Op::Listen(_) => "LISTEN",
-            Op::Unlisten(_) => "UNLISTEN",
-            Op::Notify { .. } => "NOTIFY",
-            Op::ResetUser => "RESET",
+            Op::Listen(_) | Op::Unlisten(_) | Op::Notify { .. } | Op::ResetUser => op.word(),
             Op::DeallocateAll => {
                 self.forget_statements();
                 "DEALLOCATE ALL"

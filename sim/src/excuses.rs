@@ -28,6 +28,7 @@ pub(crate) fn excuses(text: &str, by_server: bool, weather: &Weather) -> bool {
         | "transaction timeout"
         | "test query timeout"
         | "cancel_wait_timeout"
+        | "cancel took too long"
         | "connect timeout" => weather.timeouts,
         "admin forced disconnect" => weather.orders.kills,
         "database removed" | "no such database: db1" => {
@@ -40,6 +41,7 @@ pub(crate) fn excuses(text: &str, by_server: bool, weather: &Weather) -> bool {
             weather.mode == PoolMode::Statement && r.transactions > 0
         }
         "client settings were refused by the server" => dies,
+        "it cannot listen" => weather.hub && dies,
         "connect failed" | "login failed" | "server login failed" => logins || dials,
         _ if text.starts_with("server login has been failing, cached error:") => logins || dials,
         "its channels are on another server" => weather.hub && weather.may_lose_hubs(),

@@ -1,7 +1,7 @@
 //! Faults that the simulator must find.
 
 /// The name of each, and what it is.
-pub const PLANTS: [(&str, &str); 51] = [
+pub const PLANTS: [(&str, &str); 52] = [
     ("free-with-answers-owed", "a server is given away while it owes answers"),
     ("free-in-transaction", "a server is given away in the midst of a transaction"),
     ("free-in-batch", "a server is given away before the Sync of a batch"),
@@ -55,5 +55,6 @@ pub const PLANTS: [(&str, &str); 51] = [
     ("hub-overtakes", "what the hub says comes before what the client's server said earlier"),
     ("server-overtakes", "what the client's server says comes before what the hub said earlier"),
     ("heard-twice", "a server that has handed over goes on telling"),
+    ("notice-torn", "the hub speaks between the halves of a server's notice"),
     ("hub-lost-in-silence", "a hub ends, and those it listened for are not told"),
 ];

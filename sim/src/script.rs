@@ -158,6 +158,17 @@ impl Op<'_> {
         matches!(self, Self::Commit | Self::Rollback)
     }
 
+    /// The tag of those whose answer is no more than that.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Listen(_) => "LISTEN",
+            Self::Unlisten(_) => "UNLISTEN",
+            Self::Notify { .. } => "NOTIFY",
+            Self::ResetUser => "RESET",
+            _ => "DO",
+        }
+    }
+
     /// Whether it has columns.
     pub(crate) fn returns_rows(&self) -> bool {
         matches!(self, Self::Rows { .. } | Self::Slow { .. })

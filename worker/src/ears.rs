@@ -820,7 +820,13 @@ impl<D: Driver, W: World> Worker<D, W> {
         for channel in mem::take(&mut hub.changed) {
             let Some(heard) = hub.channels.get_mut(&channel) else { continue };
             let wanted = !heard.workers.is_empty();
-            if wanted == heard.listens || hub.changing.iter().any(|(other, _)| *other == channel) {
+            if hub.changing.iter().any(|(other, _)| *other == channel) {
+                continue;
+            }
+            if wanted == heard.listens {
+                if !wanted {
+                    hub.channels.remove(&channel);
+                }
                 continue;
             }
             query.push_str(if wanted { "LISTEN \"" } else { "UNLISTEN \"" });
@@ -960,9 +966,11 @@ impl<D: Driver, W: World> Worker<D, W> {
             let now = self.now;
             let Some(hub) = self.hub_mut(pool, id) else { continue };
             let entry = hub.entry;
-            if !hub.channels.is_empty() || !hub.asked.is_empty() {
+            if !hub.channels.is_empty() {
                 continue;
             }
+            // Whoever asked has left before it was granted anything.
+            hub.asked.clear();
             let since = *hub.idle_since.get_or_insert(now);
             if since.after(HUB_RESTS) <= now && self.servers[entry as usize].own.is_none() {
                 self.end_hub(pool, id, entry);

@@ -126,6 +126,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         if matches!(waiting_for, State::Waiting(WaitingFor::Welcome)) {
             return self.welcomed(slot, entry);
         }
+        // The hub speaks to it, too.
+        self.servers[entry as usize].side.collects = self.clients[slot as usize].ear.is_some();
         if self.adapt(slot, entry, Behind::Request) {
             // What the client said waits until the server has its settings: were they refused, its
             // query would run with somebody else's.
