@@ -1,7 +1,7 @@
 //! Faults that the simulator must find.
 
 /// The name of each, and what it is.
-pub const PLANTS: [(&str, &str); 52] = [
+pub const PLANTS: [(&str, &str); 53] = [
     ("free-with-answers-owed", "a server is given away while it owes answers"),
     ("free-in-transaction", "a server is given away in the midst of a transaction"),
     ("free-in-batch", "a server is given away before the Sync of a batch"),
@@ -48,6 +48,7 @@ pub const PLANTS: [(&str, &str); 52] = [
     ("minimum-comes-first", "min_pool_size takes what a sibling waits for"),
     ("idle-not-shared", "an idle server is not offered to other workers"),
     ("granted-by-a-deaf-hub", "clients join a hub that does not hear their markers yet"),
+    ("back-from-a-deaf-hub", "who was a hub's first client leaves it before it hears the marker"),
     (
         "wish-of-before-granted",
         "the hub's answer to an earlier wish is taken for the present one's",

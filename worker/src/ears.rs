@@ -20,7 +20,7 @@ use pool::{ClientId, Duration, Instant, PoolId, ServerId, WorkerId};
 use session::Own;
 use wire::{Notification, Report};
 
-use crate::client::State;
+use crate::client::{Client, State};
 use crate::end::Why;
 use crate::log::Level;
 use crate::mail::Mail;
@@ -432,6 +432,13 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.client_leaves(slot, Why::text("its channels are on another server"));
             return true;
         }
+        let hub = ear.hub.id;
+        if self.is_deaf(self.servers[entry as usize].pool, hub)
+            && !planted::is("back-from-a-deaf-hub")
+        {
+            self.awaits_hub(entry);
+            return true;
+        }
         let mut before = String::new();
         for channel in ear.channels.iter() {
             before.push_str("LISTEN \"");
@@ -446,6 +453,38 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.servers[entry as usize].side.trail.listens_to(&channels);
         self.listens_for_us(entry, Step::Returning, &query);
         true
+    }
+
+    /// The hub is here, and listens to no markers yet. Elsewhere nobody knows of a hub before it does; whose
+    /// server it was may come back at once.
+    fn is_deaf(&self, pool: PoolId, id: u64) -> bool {
+        let hub = self.room(pool).and_then(|room| room.ears.hub.as_ref());
+        hub.is_some_and(|hub| hub.card.id == id && !hub.hears_markers)
+    }
+
+    /// What its client says waits for the hub, as long as this is its own.
+    fn awaits_hub(&mut self, entry: u32) {
+        let server = &mut self.servers[entry as usize];
+        server.step = Step::Awaiting;
+        server.own = Some(Own::Ear);
+    }
+
+    /// The hub listens to markers from now on: who waited for that to come back does so.
+    fn hub_hears(&mut self, hub: u64) {
+        let waits = |(slot, client): (usize, &Client)| match (&client.ear, &client.state) {
+            (Some(ear), State::Linked(server)) if ear.hub.id == hub && ear.at == At::Away => {
+                Some((crate::slot(slot), server.0))
+            }
+            _ => None,
+        };
+        let waiting: Vec<(u32, u32)> = self.clients.iter().filter_map(waits).collect();
+        for (slot, entry) in waiting {
+            let server = &mut self.servers[entry as usize];
+            if server.step == Step::Awaiting {
+                server.own = None;
+                self.ear_returns(slot, entry);
+            }
+        }
     }
 
     /// Both the hub and the server have said the marker: the client goes on.
@@ -530,9 +569,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 self.parted(slot, entry);
             }
             (Step::Returned { quiet: true }, Some(slot)) => {
-                server.step = Step::Awaiting;
-                // What the client says waits as long as this is set.
-                server.own = Some(Own::Ear);
+                self.awaits_hub(entry);
                 self.returned(slot);
             }
             (Step::Returned { quiet: false }, Some(slot)) => {
@@ -846,7 +883,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(hub) = self.room_mut(pool).and_then(|room| room.ears.hub.as_mut()) else { return };
         let id = hub.card.id;
         // Its first query made it so.
-        hub.hears_markers = true;
+        let is_new = !mem::replace(&mut hub.hears_markers, true);
         for (channel, listens) in mem::take(&mut hub.changing) {
             let Some(heard) = hub.channels.get_mut(&channel) else { continue };
             heard.listens = listens;
@@ -858,6 +895,9 @@ impl<D: Driver, W: World> Worker<D, W> {
                 (false, false) | (true, true) => hub.changed.push(channel),
                 (true, false) => {}
             }
+        }
+        if is_new {
+            self.hub_hears(id);
         }
         self.grant(pool, id);
         let waits = self.hub_mut(pool, id).is_some_and(|hub| !hub.asked.is_empty());

@@ -272,6 +272,23 @@ fn nobody_joins_a_hub_that_does_not_listen_yet() {
     assert_eq!((next(&mut ann), next(&mut bob)), ("x".into(), "x".into()));
 }
 
+/// Nor does anybody leave it: the client whose server it was may have something to say at once.
+#[test]
+fn nobody_leaves_a_hub_that_does_not_listen_yet() {
+    howdah_only!("LISTEN is lost there");
+    let (world, mut ann, halt) = slow_hub();
+    ann.send(&query("SELECT 'ann'"));
+    let early = ann.until_quiet(Duration::from_secs(1));
+    assert_eq!(early.tags(), "", "nobody can know what she has missed");
+    drop(halt);
+    assert_eq!(ann.until_ready().value(), "ann");
+    world.client().run("NOTIFY a, 'x'");
+    assert_eq!(next(&mut ann), "x");
+    all_away(&world, 1);
+    world.client().run("NOTIFY a, 'y'");
+    assert_eq!(next(&mut ann), "y");
+}
+
 #[test]
 fn whoever_the_hub_listened_for_is_told_when_it_is_lost() {
     howdah_only!("LISTEN is lost there");
