@@ -14,6 +14,7 @@ use crate::outward::{Message, Outward};
 use crate::reading::{Marks, Reading};
 use crate::server::{Own, Phase};
 use crate::statements::Statement;
+use crate::text::dotted_names;
 
 /// A name of the client's, and what it means, or nothing but that it is taken: what is given up by its name need
 /// not be prepared any more, and perhaps it cannot be.
@@ -28,6 +29,12 @@ impl Outward<'_> {
     /// A text is about to be run that prepares, executes or deallocates by name.
     pub(crate) fn watch_deeds(&mut self, reading: &Reading, text: &[u8]) {
         self.watch_executed(reading, 0);
+        if reading.deeds.iter().any(|deed| matches!(deed, Deed::Execute(_))) {
+            // What is executed may be given the name of a setting.
+            for name in &dotted_names(text) {
+                self.server.trail.know(name);
+            }
+        }
         self.server.trail.mark_deeds(reading, text, &self.server.vars);
     }
 

@@ -13,6 +13,7 @@ mod made;
 mod names;
 mod notes;
 mod outward;
+mod parameters;
 mod pids;
 mod reading;
 mod recall;

@@ -391,10 +391,11 @@ impl Outward<'_> {
 
     /// Whether this beginning of a body is all that has to be seen of it.
     fn is_enough(&self, tag: u8, body: &[u8]) -> bool {
-        !self.rules.rewrites()
-            || self.server.phase == Phase::Skipping
+        self.server.phase == Phase::Skipping
+            || !self.rules.rewrites() && !self.wants_names(body)
             || (tag != tag::PARSE && body.len() > NAMES_MAX)
-            || (tag == tag::BIND && BindNames::find(body).is_some())
+            || (tag == tag::BIND
+                && BindNames::find(body).is_some_and(|names| !self.wants_parameters(&names, body)))
     }
 
     fn message(&mut self, message: &Message<'_>) -> Result<Next, Fault> {
@@ -418,8 +419,13 @@ impl Outward<'_> {
             if matches!(what, What::Parse | What::Close) {
                 self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Unknown);
             }
-            if what == What::Bind {
-                self.watch_statement(None);
+            match what {
+                What::Parse => self.watch_parsed(message.body),
+                What::Bind => {
+                    self.watch_statement(None);
+                    self.watch_parameters(None, message.body);
+                }
+                _ => {}
             }
             let body = self.translated(message, what);
             self.pass_as(&message.with(body.as_deref()), what);
@@ -551,6 +557,7 @@ impl Outward<'_> {
                 } else {
                     self.watch_statement(unnamed.as_deref());
                 }
+                self.watch_parameters(unnamed.as_deref(), message.body);
                 let deeds = unnamed.as_ref().and_then(|unnamed| self.lend_for_statement(unnamed));
                 self.bind_portal(names.portal, deeds);
                 let takes_pids = unnamed.is_some_and(|statement| statement.takes_pids);
@@ -563,6 +570,7 @@ impl Outward<'_> {
         };
         // Prepared long ago, perhaps, but it is now that it may be run.
         self.watch_statement(statement.as_deref());
+        self.watch_parameters(statement.as_deref(), message.body);
         let deeds = statement.as_ref().and_then(|statement| self.lend_for_statement(statement));
         self.bind_portal(names.portal, deeds);
         if statement.as_ref().is_some_and(|statement| wipes(&statement.query)) {

@@ -336,6 +336,8 @@ pub(crate) struct Probed {
     pub(crate) tracked: Vec<usize>,
     /// Channels it listens to.
     pub(crate) channels: Vec<Box<[u8]>>,
+    /// Custom settings that it was asked for and does not know.
+    pub(crate) unknown: Vec<Vec<u8>>,
     /// What `PREPARE` made: names and texts, these as far as they are not too long.
     pub(crate) made: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
@@ -416,8 +418,7 @@ impl Probed {
             let [kind, name, value] = columns(row)?;
             let (name, value) = (unhex(name?)?, value.map(unhex));
             match (kind?, value) {
-                // A custom setting that does not exist.
-                (b"s", None) => {}
+                (b"s", None) => found.unknown.push(name),
                 (b"s", Some(value)) => match tracked.position(&name) {
                     Some(at) => found.tracked.push(at),
                     None if !is_plain_name(&name) => found.ties.add(Tie::Unknown),

@@ -245,7 +245,7 @@ fn resets(act: &Act) -> bool {
 
 /// All that could be names of custom settings, wherever they stand: in a SET, in a string that
 /// `set_config` is given, in the body of a function. One too many costs a look, one too few a leak.
-fn dotted_names(text: &[u8]) -> Box<[Box<[u8]>]> {
+pub(crate) fn dotted_names(text: &[u8]) -> Box<[Box<[u8]>]> {
     let mut names: Vec<Box<[u8]>> = Vec::new();
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$');
     for word in text.split(|byte| !is_part(byte)) {

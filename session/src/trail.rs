@@ -211,7 +211,7 @@ impl Trail {
         self.workshop.stirred = true;
     }
 
-    fn know(&mut self, name: &[u8]) {
+    pub(crate) fn know(&mut self, name: &[u8]) {
         if self.custom.iter().any(|known| **known == *name) {
             return;
         }
@@ -338,6 +338,8 @@ impl Trail {
                 learner.was_not_clean();
             }
         }
+        // What is no setting was taken for one. Whoever makes it one says its name again.
+        self.custom.retain(|name| !found.unknown.iter().any(|unknown| **unknown == **name));
         for name in found.state.settings().map(|(name, _)| name) {
             if name.contains(&b'.') {
                 self.know(name);

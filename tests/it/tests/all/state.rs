@@ -495,3 +495,64 @@ fn how_often_states_are_set() {
         .count();
     println!("{set} of {}", statements.len() - before);
 }
+
+/// Nobody has said the name of the setting in a text: it is a parameter, and comes in two parts.
+#[test]
+fn custom_settings_whose_names_are_parameters_are_their_clients() {
+    howdah_only!("it leaks");
+    let set = "SELECT set_config($1, $2, false)";
+    let long = format!("app.{}", "x".repeat(44));
+    let bound = |name: &str| [bind("", "", &[name, "anns"]), execute("", 0), sync()].concat();
+    for (name, part) in [("app.bound", 0), ("app.bound", 14), (&long, 0), (&long, 20)] {
+        let world = World::pool(1);
+        let (mut ann, mut bob) = (world.client(), world.client());
+        let bound = bound(name);
+        let (first, rest) = bound.split_at(part);
+        ann.send(&[&parse("", set), &say::flush(), first].concat());
+        assert_eq!(ann.message().tag, b'1');
+        ann.send(rest);
+        assert_eq!(ann.until_ready().code(), "");
+        let look = format!("SELECT coalesce(current_setting('{name}', true), '')");
+        assert_eq!(bob.value(&look), "");
+        assert_eq!(ann.value(&look), "anns");
+    }
+    let world = World::pool(1);
+    let (mut ann, mut bob) = (world.client(), world.client());
+    ann.run("PREPARE p AS SELECT set_config($1, $2, false)");
+    ann.run("EXECUTE p('app.made', 'anns')");
+    assert_eq!(bob.value("SELECT coalesce(current_setting('app.made', true), '')"), "");
+    assert_eq!(ann.value("SELECT current_setting('app.made')"), "anns");
+}
+
+/// Where names pass through, too.
+#[test]
+fn custom_settings_are_their_clients_where_names_pass_through() {
+    howdah_only!("it leaks");
+    let look = "SELECT coalesce(current_setting('app.bound', true), '')";
+    let ways = [
+        ("SELECT set_config($1, $2, false)", "app.bound"),
+        ("SELECT set_config('app.' || $1, $2, false) -- app.bound", "bound"),
+    ];
+    for (set, name) in ways {
+        let world = World::with(1, |setup| setup.set("max_prepared_statements", 0));
+        let (mut ann, mut bob) = (world.client(), world.client());
+        ann.ask(&[say::extended(set, &[name, "anns"]), sync()].concat());
+        assert_eq!(bob.value(look), "");
+        assert_eq!(ann.value(look), "anns");
+    }
+}
+
+/// What looks like names of settings in one text after the other leaves no list behind in which there is no room.
+#[test]
+fn what_is_no_setting_is_forgotten() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    world.direct().run("CREATE FUNCTION same(a int) RETURNS int LANGUAGE sql AS 'SELECT $1'");
+    let (mut ann, mut bob) = (world.client(), world.client());
+    for table in 0..300 {
+        ann.run(&format!("SELECT same(t{table}.i) FROM (SELECT 1 AS i) AS t{table}"));
+    }
+    ann.run("SELECT set_config('app.late', 'anns', false)");
+    assert_eq!(bob.value("SELECT coalesce(current_setting('app.late', true), '')"), "");
+    assert_eq!(ann.value("SELECT current_setting('app.late')"), "anns");
+}

@@ -1,0 +1,100 @@
+//! The parameters of a Bind: one may be the name of a setting that its statement brings into being, and that no text
+//! tells of.
+
+use wire::BindNames;
+
+use crate::outward::Outward;
+use crate::reading::Marks;
+use crate::server::Unnamed;
+use crate::statements::Statement;
+use crate::text::dotted_names;
+
+/// So much of a message is waited for.
+const LOOKED_AT_MAX: usize = 64 * 1024;
+
+impl Outward<'_> {
+    /// A statement is bound; `None`: one that nobody has seen.
+    pub(crate) fn watch_parameters(&mut self, statement: Option<&Statement>, bind: &[u8]) {
+        if self.rules.watches()
+            && statement.is_none_or(|statement| {
+                let readable = self.client.vars.can_read(&statement.query);
+                !readable || self.statements.reading_of(statement).marks.has(Marks::SETTINGS)
+            })
+        {
+            for name in names(bind) {
+                self.server.trail.know(&name);
+            }
+        }
+    }
+
+    /// A text is parsed, and nobody keeps in mind by which name.
+    pub(crate) fn watch_parsed(&mut self, parse: &[u8]) {
+        if self.rules.watches() {
+            for name in &dotted_names(parse) {
+                self.server.trail.know(name);
+            }
+        }
+    }
+
+    /// Whether more of a message is to be seen that may name a setting.
+    pub(crate) fn wants_names(&self, body: &[u8]) -> bool {
+        self.rules.watches() && body.len() <= LOOKED_AT_MAX
+    }
+
+    /// Whether more of a Bind, of which the names are here, is to be seen.
+    pub(crate) fn wants_parameters(&self, names: &BindNames<'_>, bind: &[u8]) -> bool {
+        if !self.wants_names(bind) {
+            return false;
+        }
+        let statement = match &self.client.unnamed {
+            Unnamed::Is(statement) if names.statement.is_empty() => Some(&**statement),
+            _ => self.client.statement(names.statement),
+        };
+        let reading = statement.and_then(|statement| statement.reading.get());
+        reading.is_none_or(|reading| reading.marks.has(Marks::SETTINGS))
+    }
+}
+
+/// What could be names of custom settings, so far as the message is here.
+fn names(bind: &[u8]) -> Vec<Box<[u8]>> {
+    let whole = |value: &[u8]| match &*dotted_names(value) {
+        [name] if name.len() == value.len() => Some(name.clone()),
+        _ => None,
+    };
+    let values = values(bind).unwrap_or_default();
+    values.into_iter().filter_map(whole).collect()
+}
+
+fn values(bind: &[u8]) -> Option<Vec<&[u8]>> {
+    let rest = bind.get(BindNames::find(bind)?.rest..)?;
+    let (formats, rest) = rest.split_first_chunk()?;
+    let rest = rest.get(2 * usize::from(u16::from_be_bytes(*formats))..)?;
+    let (count, mut rest) = rest.split_first_chunk()?;
+    let mut values = Vec::new();
+    for _ in 0..u16::from_be_bytes(*count) {
+        let Some((len, after)) = rest.split_first_chunk() else { break };
+        let len = usize::try_from(i32::from_be_bytes(*len)).unwrap_or(0);
+        let Some((value, after)) = after.split_at_checked(len) else { break };
+        values.push(value);
+        rest = after;
+    }
+    Some(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_is_a_name_or_it_is_not() {
+        let mut bind = b"portal\0statement\0\0\x01\0\0\0\x04".to_vec();
+        for value in [&b"App.X"[..], b"a.b@c.d", b"plain", b"last.one"] {
+            bind.extend_from_slice(&u32::try_from(value.len()).unwrap_or(0).to_be_bytes());
+            bind.extend_from_slice(value);
+        }
+        assert_eq!(names(&bind), [b"app.x".to_vec().into(), Box::from(&b"last.one"[..])]);
+        for end in 0..bind.len() {
+            assert!(names(&bind[..end]).len() < 2, "what is not here is not taken for half");
+        }
+    }
+}
