@@ -238,6 +238,7 @@ impl Inward<'_> {
         if status == Status::Idle && self.server.ledger.is_empty() {
             self.server.ledger.ended();
             self.server.portals.clear();
+            self.server.underway = None;
         }
         if self.server.signals.is_some() && self.server.ledger.is_empty() {
             self.server.signals = None;

@@ -1,6 +1,7 @@
 //! What a client and a server say to each other, and what we make of it. Bytes in, bytes and
 //! verdicts out: no socket, clock or dice.
 
+mod ages;
 mod ahead;
 mod cache;
 mod client;
@@ -33,6 +34,7 @@ mod trail;
 mod vars;
 mod wager;
 
+pub use ages::Change;
 pub use client::ClientSide;
 pub use flow::{Aside, Counted, Flow, Owned, Pieces};
 pub use made::{Deed, Made};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use wire::tag::client as tag;
 use wire::{BindNames, Named, Namespace, Parse, Piece, write};
 
+use crate::ages::Change;
 use crate::cache::Standing;
 use crate::client::ClientSide;
 use crate::flow::{Aside, Flow};
@@ -239,6 +240,9 @@ impl Outward<'_> {
         if !reading.deeds.is_empty() {
             self.watch_deeds(reading, text);
         }
+        if reading.changes != Change::Nothing {
+            self.watch_change(reading);
+        }
         self.watch_sequences(reading);
         if !reading.signals.is_empty() {
             self.server.signals.get_or_insert_default().expect(&reading.signals);
@@ -454,7 +458,8 @@ impl Outward<'_> {
         if !self.rules.watches() {
             return Ground::Known(0);
         }
-        if !self.server.trail.workshop.is_settled() {
+        let changes = self.server.underway.is_some();
+        if changes || !self.server.trail.workshop.is_settled() {
             return Ground::Unknown;
         }
         Ground::Known(ground(self.client.state.as_deref(), &self.client.vars))

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use hashbrown::HashMap;
 use sql::Signal;
 
+use crate::ages::Change;
 use crate::made::Deed;
 use crate::recent::Recent;
 use crate::state::{Tie, Ties};
@@ -30,6 +31,8 @@ pub struct Reading {
     pub vacates: Box<[Box<str>]>,
     /// Columns of its result, counted from 0, that say whether a process was sent a signal.
     pub signals: Box<[(u16, Signal)]>,
+    /// What it changes that other texts stand on.
+    pub changes: Change,
     /// How often it was seen to leave no trace, where that is all that can be said of it.
     clean: AtomicU8,
 }
@@ -43,6 +46,11 @@ impl Reading {
     #[must_use]
     pub(crate) fn showing(self, shows: Ties) -> Self {
         Self { shows, ..self }
+    }
+
+    #[must_use]
+    pub(crate) fn changing(self, changes: Change) -> Self {
+        Self { changes, ..self }
     }
 
     /// A text that cannot be read.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use wire::{Scanner, Status};
 
+use crate::ages::Underway;
 use crate::cache::Cache;
 use crate::ledger::{Ledger, Trust, Undo, What, Whose};
 use crate::signals::Signals;
@@ -59,6 +60,8 @@ pub struct ServerSide {
     pub(crate) has_parameters: bool,
     /// What was asked to be signalled, by a request under way.
     pub(crate) signals: Option<Box<Signals>>,
+    /// What it is changing that others may stand on.
+    pub(crate) underway: Option<Underway>,
     /// What its session is set to.
     pub trail: Trail,
     /// Its notifications are not its client's, or not simply: they are left to the worker.
@@ -194,6 +197,7 @@ impl ServerSide {
             wager: None,
             has_parameters: false,
             signals: None,
+            underway: None,
             trail: Trail::default(),
             collects: false,
             voice: None,

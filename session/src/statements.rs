@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use hashbrown::HashTable;
 
+use crate::ages::{Ages, Words};
 use crate::pids::{self, Pids};
 use crate::sight::Sights;
 use crate::{Read, Reading, Readings};
@@ -30,6 +31,9 @@ pub struct Statement {
     pub types: Box<[u8]>,
     /// With which settings it was parsed first: with others the text may mean something else.
     pub(crate) ground: Ground,
+    /// What it stands on, and how often that had been changed when it was first parsed.
+    words: Words,
+    age: u32,
     /// Whether what it returns has changed since it was prepared.
     changed: AtomicBool,
     /// What running it may do to a session, once somebody wanted to know.
@@ -50,12 +54,32 @@ pub(crate) enum Ground {
 }
 
 impl Statement {
-    fn new(id: u64, query: &[u8], types: &[u8], ground: Ground) -> Arc<Self> {
+    fn new(id: u64, query: &[u8], types: &[u8], ground: Ground, ages: &Ages) -> Arc<Self> {
         let name = format!("PGBOUNCER_{id}").into_bytes().into();
         let (holds_pids, takes_pids) = (pids::may_hold(query), pids::takes_some(query));
+        // Only what is shared is compared.
+        let words = if ground == Ground::Unknown { Words::TooMany } else { Words::of(query) };
         let (query, types, reading) = (query.into(), types.into(), OnceLock::new());
         let changed = AtomicBool::new(false);
-        Arc::new(Self { id, name, query, types, ground, changed, reading, holds_pids, takes_pids })
+        let age = ages.of(&words);
+        Arc::new(Self {
+            id,
+            name,
+            query,
+            types,
+            ground,
+            words,
+            age,
+            changed,
+            reading,
+            holds_pids,
+            takes_pids,
+        })
+    }
+
+    /// Whether a Parse of its text is to be given it: nothing has changed since.
+    fn is_of_now(&self, ages: &Ages) -> bool {
+        self.age == ages.of(&self.words) && !self.has_changed()
     }
 
     /// What it returns is not what it was: nobody who comes now is to have it.
@@ -90,7 +114,10 @@ pub struct Statements {
 
 /// The statements of all workers.
 #[derive(Debug)]
-pub struct Registry(Mutex<All>);
+pub struct Registry {
+    all: Mutex<All>,
+    ages: Arc<Ages>,
+}
 
 #[derive(Debug)]
 struct All {
@@ -104,16 +131,17 @@ impl Registry {
     /// `seed` is random: clients choose the texts, and must not choose the hashes.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self(Mutex::new(All { table: Table::new(seed), last: 0 }))
+        let all = Mutex::new(All { table: Table::new(seed), last: 0 });
+        Self { all, ages: Arc::default() }
     }
 
     fn intern(&self, hash: u64, query: &[u8], types: &[u8], ground: Ground) -> Arc<Statement> {
         let mut all = self.all();
-        if let Some(known) = all.table.find(hash, query, types, ground) {
+        if let Some(known) = all.table.find(hash, query, types, ground, &self.ages) {
             return known;
         }
         all.last += 1;
-        let statement = Statement::new(all.last, query, types, ground);
+        let statement = Statement::new(all.last, query, types, ground, &self.ages);
         all.table.insert(hash, &statement);
         statement
     }
@@ -126,7 +154,7 @@ impl Registry {
 
     fn all(&self) -> MutexGuard<'_, All> {
         // Whoever panicked in here left the table whole: it is changed by single calls.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn seed(&self) -> u64 {
@@ -163,15 +191,19 @@ impl Statements {
     /// here.
     pub(crate) fn intern(&mut self, query: &[u8], types: &[u8], ground: Ground) -> Arc<Statement> {
         if ground == Ground::Unknown {
-            return Statement::new(self.registry.next(), query, types, ground);
+            return Statement::new(self.registry.next(), query, types, ground, self.ages());
         }
         let hash = hash(self.met.seed, query, types, ground);
-        if let Some(known) = self.met.find(hash, query, types, ground) {
+        if let Some(known) = self.met.find(hash, query, types, ground, self.ages()) {
             return known;
         }
         let statement = self.registry.intern(hash, query, types, ground);
         self.met.insert(hash, &statement);
         statement
+    }
+
+    pub(crate) fn ages(&self) -> &Arc<Ages> {
+        &self.registry.ages
     }
 
     /// How many are in the table, living or not yet cleared out.
@@ -209,6 +241,7 @@ impl Table {
         query: &[u8],
         types: &[u8],
         ground: Ground,
+        ages: &Ages,
     ) -> Option<Arc<Statement>> {
         let mut found = None;
         let same = |known: &Weak<Statement>| match known.upgrade() {
@@ -216,7 +249,7 @@ impl Table {
                 if known.ground == ground
                     && *known.query == *query
                     && *known.types == *types
-                    && !known.has_changed() =>
+                    && known.is_of_now(ages) =>
             {
                 found = Some(known);
                 true

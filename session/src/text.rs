@@ -2,6 +2,7 @@
 
 use sql::{Act, Discarded, States, Touch};
 
+use crate::ages::{Change, is_found, mentions, speaks};
 use crate::made::{Deed, has_say};
 use crate::reading::{Marks, Reading};
 use crate::sequences::named;
@@ -30,7 +31,9 @@ pub fn read(text: &[u8]) -> Reading {
     if text.len() > READ_MAX {
         let marks = Marks::ASK.and(Marks::RESETS).and(Marks::SETTINGS).and(Marks::WIPES);
         let marks = marks.and(named(text)).and(Marks::MAY_GIVE);
-        return Reading::new(marks, dotted_names(text));
+        let known = Reading::new(marks, dotted_names(text));
+        let changes = if speaks(text) { Change::Anything } else { Change::Nothing };
+        return known.changing(changes);
     }
     let reading = sql::Reading::of(text, true);
     let mut marks = Marks::default();
@@ -50,6 +53,7 @@ pub fn read(text: &[u8]) -> Reading {
     let mut known = Reading::new(marks, custom).showing(shows);
     known.deeds = deeds(&reading);
     known.vacates = vacates(&reading);
+    known.changes = changes(&reading, text);
     known.signals = reading.statements.into_iter().flat_map(|one| one.signals).collect();
     known
 }
@@ -126,7 +130,7 @@ fn sequences(statement: &sql::Statement) -> Marks {
         marks = marks.and(Marks::GIVES);
     }
     // DDL may fill columns, and what was deferred may be a trigger.
-    let may = |act: &Act| matches!(act, Act::Define | Act::SetConstraints);
+    let may = |act: &Act| matches!(act, Act::Define | Act::Maintain | Act::SetConstraints);
     let may = statement.acts.iter().any(may);
     if statement.writes || statement.touch == Touch::Unknown || may {
         marks = marks.and(Marks::MAY_GIVE);
@@ -147,6 +151,30 @@ fn deeds(reading: &sql::Reading) -> Box<[Deed]> {
         _ => None,
     };
     reading.acts().filter_map(deed).collect()
+}
+
+/// What a text changes that others may stand on.
+fn changes(reading: &sql::Reading, text: &[u8]) -> Change {
+    let unknown = reading.statements.iter().any(|statement| statement.touch == Touch::Unknown);
+    if (unknown || reading.unread.is_some()) && speaks(text) {
+        return Change::Anything;
+    }
+    let mut names: Vec<Box<[u8]>> = Vec::new();
+    for act in reading.acts() {
+        let changed = match act {
+            Act::Define | Act::Transaction(sql::Transaction::CommitPrepared(_)) => &[],
+            Act::CreateTemporary(made) => std::slice::from_ref(&made.object),
+            // What is dropped along with it has other names.
+            Act::Drop(objects) if !mentions(text, b"cascade") => &objects[..],
+            Act::Drop(_) => &[],
+            _ => continue,
+        };
+        if changed.is_empty() || !changed.iter().all(|object| is_found(&object.name)) {
+            return Change::Anything;
+        }
+        names.extend(changed.iter().map(|object| object.name.as_bytes().into()));
+    }
+    if names.is_empty() { Change::Nothing } else { Change::Named(names.into()) }
 }
 
 /// The databases that nobody else may be in for what a text does.
@@ -333,5 +361,37 @@ mod tests {
         assert_eq!(names("select set_config('app.y', $1, false)"), ["app.y"]);
         assert_eq!(names("do $$ begin perform set_config('a.b', '', false); end $$"), ["a.b"]);
         assert!(names("select a.b from a").is_empty());
+    }
+
+    #[test]
+    fn what_others_may_stand_on_is_told() {
+        let changes = |text: &str| read(text.as_bytes()).changes;
+        for text in [
+            "create table t (i int)",
+            "alter table t add column j int",
+            "drop table t cascade",
+            "do $$ begin create table t(); end $$",
+            "create type t as enum ('a')",
+            "select f('drop table t')",
+            "commit prepared 'x'",
+            "select 1 into t",
+        ] {
+            assert_eq!(changes(text), Change::Anything, "{text}");
+        }
+        let names = |names: &[&str]| {
+            Change::Named(names.iter().map(|name| name.as_bytes().into()).collect())
+        };
+        assert_eq!(changes("create temp table t (i int)"), names(&["t"]));
+        assert_eq!(changes("drop table s.\"T u\", v; select 1"), names(&["T u", "v"]));
+        for text in [
+            "select * from t",
+            "truncate t",
+            "vacuum t",
+            "select create_order(1)",
+            "insert into t values ('drop')",
+            "begin",
+        ] {
+            assert_eq!(changes(text), Change::Nothing, "{text}");
+        }
     }
 }

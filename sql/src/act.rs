@@ -65,6 +65,8 @@ pub enum Act {
     Databases(Vec<String>),
     /// Of any other statement that changes what the database has.
     Define,
+    /// Of one that changes nothing of what names and columns there are: TRUNCATE, VACUUM, GRANT and the like.
+    Maintain,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -481,8 +481,9 @@ fn define(node: &NodeEnum) -> Statement {
         | NodeEnum::RuleStmt(_)
         | NodeEnum::CreateSchemaStmt(_)
         | NodeEnum::CreateDomainStmt(_) => does(Act::Define),
-        _ => {
-            let mut statement = does(Act::Define);
+        node => {
+            let act = if maintains(node) { Act::Maintain } else { Act::Define };
+            let mut statement = does(act);
             statement.absorb(weigh(&Mentions::of(node)));
             statement
         }
@@ -493,6 +494,22 @@ fn define(node: &NodeEnum) -> Statement {
         statement.makes |= States::TEMPORARY;
     }
     statement
+}
+
+/// Whether a statement leaves all names, columns and types as they are.
+fn maintains(node: &NodeEnum) -> bool {
+    matches!(
+        node,
+        NodeEnum::TruncateStmt(_)
+            | NodeEnum::VacuumStmt(_)
+            | NodeEnum::ReindexStmt(_)
+            | NodeEnum::ClusterStmt(_)
+            | NodeEnum::RefreshMatViewStmt(_)
+            | NodeEnum::CommentStmt(_)
+            | NodeEnum::GrantStmt(_)
+            | NodeEnum::GrantRoleStmt(_)
+            | NodeEnum::CheckPointStmt(_)
+    )
 }
 
 fn drop(stmt: &protobuf::DropStmt) -> Statement {

@@ -141,3 +141,46 @@ fn nothing_is_run_twice() {
     let reply = eve.until_readies(2);
     assert_eq!(reply.tags(), "12DCZTDCZ");
 }
+
+/// What a client prepares after a table is another one, it prepares as it is now: whoever prepared it before, and as
+/// much of it as there is to be told.
+#[test]
+fn what_is_prepared_is_what_it_is_by_then() {
+    howdah_only!("it is what it was");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = (world.client(), world.client());
+    world.direct().run("GRANT ALL ON SCHEMA public TO app");
+    ann.run("CREATE TABLE w (a int)");
+    let shape = |client: &mut Raw, sql: &str| {
+        let reply = client.ask(&[parse("s", sql), describe_statement("s"), sync()].concat());
+        let used = use_all(client, sql);
+        client.ask(&[close_statement("s"), sync()].concat());
+        assert_eq!((reply.code(), used.code()), (String::new(), String::new()), "{sql}");
+        let type_of = |message: &harness::Message| message.body.clone();
+        let of = |tag| reply.of(tag).map(type_of).collect::<Vec<_>>().concat();
+        (of(b't'), of(b'T'))
+    };
+    for sql in ["SELECT * FROM w", "UPDATE w SET a = $1", "SELECT $1 = a FROM w"] {
+        let mut seen = Vec::new();
+        for change in [
+            "DROP TABLE w; CREATE TABLE w (a int)",
+            "DROP TABLE w; CREATE TABLE w (a text)",
+            "ALTER TABLE w ALTER COLUMN a TYPE bigint USING 1",
+            "ALTER TABLE w ALTER COLUMN a TYPE text",
+            "DROP TYPE IF EXISTS mood CASCADE; CREATE TYPE mood AS ENUM ('1'); DROP TABLE w; CREATE TABLE w (a mood)",
+            "DROP TYPE IF EXISTS mood CASCADE; CREATE TYPE mood AS ENUM ('1'); DROP TABLE w; CREATE TABLE w (a mood)",
+        ] {
+            bob.run(change);
+            let direct = shape(&mut world.direct_app(), sql);
+            assert_eq!(shape(&mut ann, sql), direct, "{sql} after {change}");
+            assert_eq!(shape(&mut bob, sql), direct, "{sql} after {change}, and who made it");
+            seen.push(direct);
+        }
+        assert_ne!(seen[0], seen[1]);
+    }
+}
+
+fn use_all(client: &mut Raw, sql: &str) -> Reply {
+    let values: &[&str] = if sql.contains('$') { &["1"] } else { &[] };
+    client.ask(&[bind("", "s", values), describe_portal(""), execute("", 0), sync()].concat())
+}

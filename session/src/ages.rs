@@ -1,0 +1,184 @@
+//! How often that was changed which texts stand on: tables, types, functions.
+//!
+//! PostgreSQL analyses a text each time it is parsed. A text that was parsed before a change and one that is parsed
+//! behind it are two statements, so that nobody is given what another had analysed before. What a text stands on is
+//! told by its words; of a change of which more than names is known too little, all texts are struck.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::outward::Outward;
+use crate::reading::Reading;
+
+/// What a text changes that others may stand on.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum Change {
+    #[default]
+    Nothing,
+    /// What bears one of these names.
+    Named(Box<[Box<[u8]>]>),
+    Anything,
+}
+
+/// Counts of changes, shared by all workers.
+#[derive(Debug)]
+pub(crate) struct Ages {
+    /// How often there was one at all.
+    any: AtomicU32,
+    /// How often anything may have changed.
+    all: AtomicU32,
+    /// How often something changed in whose name there is a word of this hash.
+    words: [AtomicU32; BUCKETS],
+}
+
+const BUCKETS: usize = 4096;
+
+/// Texts of more words stand on everything.
+const WORDS_MAX: usize = 256;
+
+/// Changes of one transaction that are kept apart.
+const UNDERWAY_MAX: usize = 64;
+
+impl Default for Ages {
+    fn default() -> Self {
+        let words = std::array::from_fn(|_| AtomicU32::new(0));
+        Self { any: AtomicU32::new(0), all: AtomicU32::new(0), words }
+    }
+}
+
+impl Ages {
+    /// How often that was changed on which a text of these words stands. It never comes back to what it was.
+    pub(crate) fn of(&self, words: &Words) -> u32 {
+        let any = self.any.load(Relaxed);
+        match words {
+            _ if any == 0 => 0,
+            Words::TooMany => any,
+            Words::Hashes(hashes) => {
+                let count = |hash: &u16| self.words[usize::from(*hash) % BUCKETS].load(Relaxed);
+                hashes.iter().map(count).fold(self.all.load(Relaxed), u32::wrapping_add)
+            }
+        }
+    }
+
+    fn note(&self, change: &Change) {
+        match change {
+            Change::Nothing => return,
+            Change::Anything => {
+                self.all.fetch_add(1, Relaxed);
+            }
+            Change::Named(names) => {
+                for name in names {
+                    let Words::Hashes(hashes) = Words::of(name) else { continue };
+                    for hash in hashes {
+                        self.words[usize::from(hash) % BUCKETS].fetch_add(1, Relaxed);
+                    }
+                }
+            }
+        }
+        self.any.fetch_add(1, Relaxed);
+    }
+}
+
+/// The words of a text, whatever their case, each once.
+#[derive(Debug)]
+pub(crate) enum Words {
+    Hashes(Box<[u16]>),
+    TooMany,
+}
+
+impl Words {
+    pub(crate) fn of(text: &[u8]) -> Self {
+        let mut hashes: Vec<u16> = words(text).map(hash).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        if hashes.len() > WORDS_MAX { Self::TooMany } else { Self::Hashes(hashes.into()) }
+    }
+}
+
+fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
+    text.split(move |byte| !is_part(byte)).filter(|word| !word.is_empty())
+}
+
+fn hash(word: &[u8]) -> u16 {
+    // FNV, folded. Whoever makes words fall together makes his statements be parsed once more.
+    let hash = word.iter().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte.to_ascii_lowercase())).wrapping_mul(0x0100_0193)
+    });
+    (hash ^ hash >> 16) as u16
+}
+
+/// Whether a text that nobody reads speaks of a change.
+pub(crate) fn speaks(text: &[u8]) -> bool {
+    [&b"create"[..], b"alter", b"drop"].iter().any(|verb| mentions(text, verb))
+}
+
+pub(crate) fn mentions(text: &[u8], wanted: &[u8]) -> bool {
+    words(text).any(|word| word.eq_ignore_ascii_case(wanted))
+}
+
+/// Whether a name has words by which it can be found.
+pub(crate) fn is_found(name: &str) -> bool {
+    words(name.as_bytes()).next().is_some()
+}
+
+/// Changes that a server is about to make: they count when they begin, and once more when they are over, for nobody
+/// knows who was served before and who behind them.
+#[derive(Debug)]
+pub(crate) struct Underway {
+    ages: Arc<Ages>,
+    by: Vec<Arc<Reading>>,
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        for reading in &self.by {
+            self.ages.note(&reading.changes);
+        }
+    }
+}
+
+impl Outward<'_> {
+    /// A text is about to be run that changes something.
+    pub(crate) fn watch_change(&mut self, reading: &Arc<Reading>) {
+        let ages = self.statements.ages();
+        ages.note(&reading.changes);
+        let new = || Underway { ages: Arc::clone(ages), by: Vec::new() };
+        let by = &mut self.server.underway.get_or_insert_with(new).by;
+        if by.len() < UNDERWAY_MAX {
+            by.push(Arc::clone(reading));
+        } else {
+            let all = Reading::default().changing(Change::Anything);
+            *by = vec![Arc::new(all)];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stands_on_it_grows_older() {
+        let ages = Ages::default();
+        let [orders, other] = [&b"SELECT * FROM \"Orders\""[..], b"SELECT 1"].map(Words::of);
+        let many = Words::of((0..300).map(|i| format!("a{i} ")).collect::<String>().as_bytes());
+        let now = || [&orders, &other, &many].map(|words| ages.of(words));
+        assert_eq!(now(), [0, 0, 0]);
+        ages.note(&Change::Named([b"orders".to_vec().into()].into()));
+        assert_eq!(now(), [1, 0, 1]);
+        ages.note(&Change::Anything);
+        assert_eq!(now(), [2, 1, 2]);
+        ages.note(&Change::Nothing);
+        assert_eq!(now(), [2, 1, 2]);
+    }
+
+    #[test]
+    fn what_is_under_way_counts_twice() {
+        let ages = Arc::new(Ages::default());
+        let words = Words::of(b"x");
+        let reading = Reading::default().changing(Change::Anything);
+        drop(Underway { ages: Arc::clone(&ages), by: vec![Arc::new(reading)] });
+        assert_eq!(ages.of(&words), 1);
+    }
+}
