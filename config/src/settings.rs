@@ -194,7 +194,7 @@ settings! {
         "Addresses or host names to listen on; `*` is all, empty no TCP at all.";
     listen_backlog: u32, ANY, "128", No, Now,
         "Connections the kernel queues before they are accepted.";
-    listen_hub: bool, Flag, "0", Yes, Now,
+    listen_hub: bool, Flag, "1", Yes, Now,
         "1 lets one server of a pool listen for all of its clients that LISTEN in transaction mode; 0 has each of them keep its server.";
     listen_port: u16, Port, "6432", No, Now,
         "TCP port, and the ending of the Unix socket's name.";
@@ -503,7 +503,7 @@ mod tests {
         job_name text no pgbouncer
         listen_addr text no -
         listen_backlog int no 128
-        listen_hub flag yes 0
+        listen_hub flag yes 1
         listen_port port no 6432
         log_connections flag yes 1
         log_disconnections flag yes 1

@@ -117,7 +117,6 @@ impl Setup {
                 |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.into());
             setup = setup.set("workers", from("HOWDAH_TEST_WORKERS", "2"));
             setup = setup.set("io_driver", from("HOWDAH_TEST_IO_DRIVER", "io_uring"));
-            setup = setup.set("listen_hub", 1);
         }
         setup
     }

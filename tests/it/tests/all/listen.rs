@@ -488,14 +488,21 @@ fn statements_that_hold_pids_make_room_for_each_other() {
 }
 
 /// The figures of docs/benchmarks.md: `cargo test -p howdah-tests ten_thousand -- --ignored --nocapture`, with
-/// descriptors enough for both programs.
+/// descriptors enough for both programs. With `HOWDAH_TEST_BINARY` PgBouncer's, in session mode: the same with a
+/// server for each.
 #[test]
 #[ignore = "a measurement"]
 fn ten_thousand_listeners() {
     let count: usize =
         std::env::var("LISTENERS").map_or(10_000, |count| count.parse().expect("a number"));
+    let shares = harness::subject() == harness::Subject::Howdah;
     let world = World::with(5, |setup| {
-        setup.set("auth_type", "trust").set("max_client_conn", count + 100).set("workers", 2)
+        let setup = setup.set("auth_type", "trust").set("max_client_conn", count + 100);
+        if shares {
+            setup.set("workers", 2)
+        } else {
+            setup.set("pool_mode", "session").set("default_pool_size", count + 30)
+        }
     });
     let first: Vec<Raw> = (0..20).map(|_| world.client()).collect();
     let before = world.howdah.resident_kb();
@@ -503,33 +510,75 @@ fn ten_thousand_listeners() {
         harness::took(|| (0..count).map(|_| world.client()).collect::<Vec<_>>());
     let idle = world.howdah.resident_kb();
     println!("{count} clients in {time:?}, {} bytes each", (idle - before) * 1024 / count as u64);
-    let (time, ()) = harness::took(|| {
-        for client in &mut clients {
-            client.run("LISTEN news");
-        }
-        harness::eventually_within(Duration::from_secs(60), "all away", || {
-            away(&world) >= count - 1
+    let all_away = |count: usize| {
+        harness::eventually_within(Duration::from_secs(120), "all away", || {
+            !shares || away(&world) >= count
         });
-    });
-    let listening = world.howdah.resident_kb();
-    println!(
-        "they LISTEN in {time:?}, {} bytes more each",
-        (listening - idle) * 1024 / count as u64
-    );
-    println!("{} servers", world.servers());
-    let mut notifier = world.direct_app();
-    let rounds = 50;
+    };
     let (time, ()) = harness::took(|| {
-        for round in 0..rounds {
-            notifier.run(&format!("NOTIFY news, '{round}'"));
-        }
-        for client in &mut clients {
-            for round in 0..rounds {
-                assert_eq!(next(client), round.to_string());
-            }
-        }
+        at_once(&mut clients, |_| "LISTEN news".into());
+        all_away(count);
     });
+    let bytes = world.howdah.resident_kb().saturating_sub(idle) * 1024 / count as u64;
+    println!("they LISTEN in {time:?}, {bytes} bytes more each, {} servers", world.servers());
+    let rounds = 50;
+    let (time, ()) = harness::took(|| to_all(&mut world.direct_app(), &mut clients, rounds));
     let all = count * rounds;
     println!("{all} delivered in {time:?}: {:.0} per second", all as f64 / time.as_secs_f64());
+    let (time, ()) = harness::took(|| {
+        at_once(&mut clients, |number| format!("LISTEN c{number}"));
+        all_away(2 * count);
+    });
+    println!("each LISTENs to one of its own in {time:?}");
+    to_one(&world, &mut clients, "one of them");
+    let mut alone = [world.direct_app()];
+    alone[0].run("LISTEN c0");
+    to_one(&world, &mut alone, "a listener straight at the database");
     drop(first);
+}
+
+/// Each client runs what `sql` says of its number, eight at any time.
+fn at_once(clients: &mut [Raw], sql: impl Fn(usize) -> String + Sync) {
+    let share = clients.len().div_ceil(8);
+    std::thread::scope(|scope| {
+        for (part, clients) in clients.chunks_mut(share).enumerate() {
+            let sql = &sql;
+            scope.spawn(move || {
+                for (index, client) in clients.iter_mut().enumerate() {
+                    client.run(&sql(part * share + index));
+                }
+            });
+        }
+    });
+}
+
+fn to_all(notifier: &mut Raw, clients: &mut [Raw], rounds: usize) {
+    for round in 0..rounds {
+        notifier.run(&format!("NOTIFY news, '{round}'"));
+    }
+    for client in clients {
+        for round in 0..rounds {
+            assert_eq!(next(client), round.to_string());
+        }
+    }
+}
+
+/// From when a NOTIFY was sent to when the one client that it is for has it.
+fn to_one(world: &World, clients: &mut [Raw], whom: &str) {
+    let (mut notifier, mut dice) = (world.direct_app(), Dice::new());
+    let mut times: Vec<Duration> = (0..2000)
+        .map(|round| {
+            let number = dice.below(clients.len());
+            let (time, heard) = harness::took(|| {
+                notifier.send(&query(&format!("NOTIFY c{number}, '{round}'")));
+                next(&mut clients[number])
+            });
+            assert_eq!(heard, round.to_string());
+            notifier.until_ready();
+            time
+        })
+        .collect();
+    times.sort();
+    let at = |percent: usize| times[times.len() * percent / 100];
+    println!("to {whom}: p50 {:?}, p99 {:?}", at(50), at(99));
 }

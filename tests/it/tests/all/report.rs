@@ -96,11 +96,7 @@ fn the_order_is_by_gravity() {
         ann.run(text);
     }
     let verdicts = world.howdah.rows("SHOW SESSION_REPORT", &[], "verdict");
-    assert_eq!(
-        verdicts,
-        ["breaks", "tracked", "tracked", "nothing"],
-        "the suite has listen_hub = 1"
-    );
+    assert_eq!(verdicts, ["breaks", "tracked", "tracked", "nothing"], "listen_hub is 1 by itself");
 }
 
 /// What Django says in session mode: its SETs at the start, its transactions, a lock for its migrations.
