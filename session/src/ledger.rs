@@ -277,6 +277,14 @@ impl Ledger {
         self.runs == 0
     }
 
+    /// Whether the server may come to skip what is sent now, and a Sync would be the end of that: a Query took the
+    /// place of the Sync of a batch, which may fail yet.
+    pub(crate) fn may_skip(&self) -> bool {
+        let last = self.entries.iter().rev().take_while(|entry| entry.what != What::Sync);
+        last.skip_while(|entry| !matches!(entry.what, What::Query | What::FunctionCall))
+            .any(|entry| entry.what.is_extended())
+    }
+
     /// Whether nothing is owed but what prepares or closes statements, or describes them.
     pub(crate) fn only_prepares(&self) -> bool {
         use What::{Close, CloseFaked, Describe, Gone, Parse, ParseFaked};
@@ -380,6 +388,18 @@ mod tests {
         assert_eq!(ledger.pop().map(|e| e.what), Some(Sync));
         assert_eq!(ledger.pop().map(|e| e.what), Some(Query));
         assert!(ledger.is_empty() && ledger.is_quiet());
+    }
+
+    /// A Query ends a batch, and is skipped with it: no Sync of ours must come between it and the next.
+    #[test]
+    fn behind_a_query_in_a_batch_all_may_be_skipped() {
+        use What::{Bind, Execute, FunctionCall, Query, Sync};
+        assert!(ledger(&[Bind, Execute, Query]).may_skip());
+        assert!(ledger(&[Sync, Bind, FunctionCall, Query]).may_skip());
+        assert!(!ledger(&[Bind, Execute, Query, Sync]).may_skip());
+        assert!(!ledger(&[Query, Query]).may_skip());
+        assert!(!ledger(&[Query, Bind, Execute]).may_skip(), "it goes on, and has no Query yet");
+        assert!(!ledger(&[]).may_skip());
     }
 
     #[test]

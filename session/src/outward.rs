@@ -286,7 +286,7 @@ impl Outward<'_> {
         if !trail.sequences.run(reading, client.pid, has, &trail.habit, quiet) {
             return;
         }
-        if self.server.phase == Phase::Synced {
+        if self.server.phase == Phase::Synced && !self.server.ledger.may_skip() {
             self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
             self.say(|out| discard_sequences().iter().for_each(|(_, message)| out.extend(message)));
             self.say(write::client::sync);

@@ -5,7 +5,7 @@ mod tests {
     use crate::play;
 
     /// Each with the steps it was played for.
-    const SEEDS: [(u64, u64); 15] = [
+    const SEEDS: [(u64, u64); 17] = [
         // The first client of a pool on its worker was never let in: the server that told what its
         // pool is like had come from another worker.
         (7, 1500),
@@ -35,6 +35,10 @@ mod tests {
         (5410, 2000),
         // A client was told of its server's end, and got another all the same.
         (27_165, 2000),
+        // The first client of a hub left it before it heard markers, and waited for ever.
+        (1_795_255_121, 2000),
+        // A Sync of ours, ahead of a Query that follows another in a batch, ended what the client had not.
+        (1_797_377_203, 2000),
     ];
 
     #[test]
