@@ -81,6 +81,13 @@ impl ServerSide {
     pub fn is_ahead(&self) -> bool {
         self.ledger.head().is_some_and(|head| head.what == What::Own(Own::Ahead))
     }
+
+    /// Whether something of ours is not answered yet that was said in front of the client's request.
+    #[must_use]
+    pub fn is_behind_ours(&self) -> bool {
+        let ours = |what| matches!(what, What::Own(Own::Ahead | Own::Lend));
+        self.ledger.head().is_some_and(|head| ours(head.what))
+    }
 }
 
 /// Whether a text may end a transaction.

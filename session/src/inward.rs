@@ -251,7 +251,8 @@ impl Inward<'_> {
         let mut kind = kind;
         let workshop = &mut self.server.trail.workshop;
         match kind {
-            Own::Lend => return,
+            // That it could not be done is for the request behind it to show.
+            Own::Lend => error = None,
             // A set is done with the last statement that it comprises; what cannot be prepared does no harm to it.
             Own::Set if !workshop.underway.is_empty() && !self.heard.fatal => {
                 self.server.set_error = error;

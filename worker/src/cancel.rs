@@ -88,8 +88,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             State::Linked(server) if self.runs_clients_request(server.0) => {
                 self.cancel_on(server.0, Some(asker));
             }
-            State::Linked(server) if self.servers[server.0 as usize].side.is_ahead() => {
-                // What sets its session is not to be struck. As soon as that is done, the request is.
+            State::Linked(server) if self.servers[server.0 as usize].side.is_behind_ours() => {
+                // What is ours is not to be struck. As soon as that is done, the request is.
                 self.servers[server.0 as usize].cancel_behind = true;
                 self.cancelled(asker);
             }
@@ -118,7 +118,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn runs_clients_request(&self, server: u32) -> bool {
         let server = &self.servers[server as usize];
-        !server.is_ours() && (server.side.owes() || server.replica.is_some())
+        server.may_be_struck() && (server.side.owes() || server.replica.is_some())
     }
 
     pub(crate) fn cancel_on(&mut self, slot: u32, asker: Option<Asker>) {
@@ -173,7 +173,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             Some(server)
                 if server.requests == canceller.request
                     && (server.side.owes() || server.replica.is_some())
-                    && !server.is_ours() =>
+                    && server.may_be_struck() =>
             {
                 let mut packet = Vec::with_capacity(16 + server.key.len());
                 wire::write::client::cancel_request(&mut packet, server.pid, &server.key);

@@ -1,5 +1,6 @@
 //! Servers: the login, and what is run before the first use.
 
+use std::mem;
 use std::sync::Arc;
 
 use auth::{Channel, Credentials, Derived, Nonce, Secret};
@@ -226,7 +227,9 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// A query of ours is done.
     pub(crate) fn own_done(&mut self, entry: u32, own: Own, error: Option<&[u8]>) {
-        self.servers[entry as usize].own = None;
+        let server = &mut self.servers[entry as usize];
+        server.own = None;
+        let cancel_behind = !server.side.is_behind_ours() && mem::take(&mut server.cancel_behind);
         if let Some(body) = error {
             let text = String::from_utf8_lossy(wire::ErrorFields::new(body).message()).into_owned();
             let what = match own {
@@ -264,12 +267,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             // Their answers are more than that they are done.
             Own::Ear => self.ear_heard(entry),
-            Own::Ahead => {
-                if std::mem::take(&mut self.servers[entry as usize].cancel_behind) {
-                    self.cancel_on(entry, None);
-                }
-            }
-            Own::Lookup | Own::Probe | Own::Prepare | Own::Lend => {}
+            Own::Ahead | Own::Lend if cancel_behind => self.cancel_on(entry, None),
+            Own::Lookup | Own::Probe | Own::Prepare | Own::Ahead | Own::Lend => {}
         }
     }
 

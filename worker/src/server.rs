@@ -68,6 +68,11 @@ impl Server {
         self.own.is_some() || self.side.is_ahead()
     }
 
+    /// Whether what it runs now is its client's.
+    pub(crate) fn may_be_struck(&self) -> bool {
+        self.own.is_none() && !self.side.is_behind_ours()
+    }
+
     /// Whether its client may have half a message of it, so that nothing of ours can be said to
     /// that one. Of a replication stream nobody counts the messages: it always may.
     pub(crate) fn is_torn(&self) -> bool {
