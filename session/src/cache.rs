@@ -134,6 +134,12 @@ impl Cache {
         if fits || needed { None } else { Some(Arc::clone(&oldest.statement)) }
     }
 
+    /// All that are prepared, if all goes well.
+    pub(crate) fn all(&self) -> Vec<Arc<Statement>> {
+        let known = self.order.values().filter_map(|id| self.by_id.get(id));
+        known.map(|known| Arc::clone(&known.statement)).collect()
+    }
+
     /// All are closed by what is sent now. Their names are returned.
     pub(crate) fn forget_all(&mut self) -> Vec<Box<[u8]>> {
         let all = std::mem::take(self).by_id.into_values();

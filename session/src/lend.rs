@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use wire::{Namespace, write};
+use wire::{Namespace, Status, write};
 
 use crate::ledger::{What, Whose};
 use crate::made::Deed;
@@ -13,12 +13,24 @@ use crate::names::Meaning;
 use crate::outward::{Message, Outward};
 use crate::reading::{Marks, Reading};
 use crate::server::{Own, Phase};
-use crate::statements::Statement;
+use crate::statements::{SCRATCH, Statement, TAKEN};
 use crate::text::dotted_names;
 
 /// A name of the client's, and what it means, or nothing but that it is taken: what is given up by its name need
 /// not be prepared any more, and perhaps it cannot be.
 type Loan = (Arc<[u8]>, Option<Arc<Statement>>);
+
+/// Names of ours that stand for nothing, and may have been left behind.
+const PASSING: [&[u8]; 2] = [TAKEN, SCRATCH];
+
+/// Whether a statement looks at the list of statements, which then is to be in order.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Looks {
+    No,
+    Yes,
+    /// It does, and an answer has to come first.
+    Later,
+}
 
 /// Statements that execute each other, further than anybody goes.
 const DEPTH_MAX: usize = 8;
@@ -99,39 +111,96 @@ impl Outward<'_> {
     pub(crate) fn lend_for_query(&mut self, reading: &Reading) {
         let loans = self.loans(reading);
         let looks = reading.marks.has(Marks::LOOKS) && self.server.ledger.is_empty();
-        let ours = if looks { self.server.known.forget_all() } else { Vec::new() };
+        let ours = if looks { self.forget_ours() } else { Vec::new() };
         if !loans.is_empty() || !ours.is_empty() {
-            for name in ours {
-                self.say(|out| write::client::close(out, Namespace::Statement, &name));
-            }
-            // One that cannot be prepared now is to stand in no other's way.
-            for loan in loans {
-                self.say(|out| parse(&loan, out));
-                self.say(write::client::sync);
-                self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
-                self.server.lent.push(loan.0);
-            }
-            self.say(write::client::sync);
-            self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
+            self.lend_before(&ours, loans);
         }
         self.expect_deallocates(reading, self.server.ledger.next());
     }
 
-    /// Whether `statement` looks at the list of statements: then it is to find the client's, and none of ours. These
-    /// go, as far as that can be done now.
-    pub(crate) fn hide_ours(&mut self, statement: &Statement) -> bool {
-        let looks = self.rules.watches()
-            && self.client.vars.can_read(&statement.query)
-            && self.statements.reading_of(statement).marks.has(Marks::LOOKS);
-        if looks && self.server.phase == Phase::Synced && self.server.ledger.is_empty() {
-            let ours = self.server.known.forget_all();
-            self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
-            for name in ours {
-                self.say(|out| write::client::close(out, Namespace::Statement, &name));
-            }
-            self.say(write::client::sync);
+    fn lend_before(&mut self, ours: &[Box<[u8]>], loans: Vec<Loan>) {
+        for name in ours {
+            self.say(|out| write::client::close(out, Namespace::Statement, name));
         }
-        looks
+        // One that cannot be prepared now is to stand in no other's way.
+        for loan in loans {
+            self.say(|out| parse(&loan, out));
+            self.say(write::client::sync);
+            self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
+            self.server.lent.push(loan.0);
+        }
+        self.say(write::client::sync);
+        self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
+    }
+
+    /// The names of all that is ours on the server, or may be: it is closed now.
+    fn forget_ours(&mut self) -> Vec<Box<[u8]>> {
+        let mut ours = self.server.known.forget_all();
+        ours.extend(PASSING.map(Box::from));
+        ours
+    }
+
+    /// Whether `statement` looks at the list of statements: then it is to find the client's, and none of ours.
+    pub(crate) fn looks(&mut self, statement: &Statement) -> bool {
+        self.rules.watches()
+            && self.client.vars.can_read(&statement.query)
+            && self.statements.reading_of(statement).marks.has(Marks::LOOKS)
+    }
+
+    /// A statement is about to be used that may look at the list. Ours go, as far as that can be done now.
+    pub(crate) fn hide_ours(&mut self, statement: &Statement) -> Looks {
+        if !self.looks(statement) {
+            return Looks::No;
+        }
+        if self.server.phase != Phase::Synced {
+            for ours in self.server.known.all() {
+                self.inject_close(&ours);
+            }
+            for name in PASSING {
+                self.inject(What::Close, |out| {
+                    write::client::close(out, Namespace::Statement, name)
+                });
+            }
+            return Looks::Yes;
+        }
+        if !self.server.ledger.is_empty() {
+            return Looks::Later;
+        }
+        let ours = self.forget_ours();
+        // What cannot be prepared now would end a transaction.
+        let loans = if self.server.status == Status::Idle {
+            let reading = Arc::clone(self.statements.reading_of(statement));
+            self.loans(&reading)
+        } else {
+            Vec::new()
+        };
+        if !loans.is_empty() || !ours.is_empty() {
+            self.lend_before(&ours, loans);
+        }
+        Looks::Yes
+    }
+
+    /// A Parse of a statement that looks at the list, under a name that is free. It is to find itself there by
+    /// this name. `false`: not to be said yet.
+    pub(crate) fn parse_looking(
+        &mut self,
+        name: &[u8],
+        statement: &Arc<Statement>,
+        message: &Message<'_>,
+    ) -> bool {
+        if self.hide_ours(statement) == Looks::Later {
+            return false;
+        }
+        let name: Arc<[u8]> = name.into();
+        if self.server.lent.contains(&name) {
+            self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, &name));
+        } else {
+            self.server.lent.push(Arc::clone(&name));
+        }
+        self.flow.counted.client_parses += 1;
+        self.give_name(&name, Some(statement), false);
+        self.pass_as(message, What::Parse);
+        true
     }
 
     /// As `lend_for_query`, for a statement that is bound. Its deeds, if it has any.
@@ -146,6 +215,14 @@ impl Outward<'_> {
         let reading = Arc::clone(reading);
         self.lend_in_batch(&reading);
         (!reading.deeds.is_empty()).then_some(reading)
+    }
+
+    /// What the server calls a statement that the client calls `name`: the same, where it is lent by that name so
+    /// that it can find itself.
+    pub(crate) fn name_of<'a>(&self, statement: &'a Statement, name: &'a [u8]) -> &'a [u8] {
+        let looks = statement.reading.get().is_some_and(|known| known.marks.has(Marks::LOOKS));
+        let is_lent = looks && self.server.lent.iter().any(|lent| **lent == *name);
+        if is_lent { name } else { &statement.name }
     }
 
     fn lend_in_batch(&mut self, reading: &Reading) {

@@ -11,6 +11,7 @@ use crate::cache::Standing;
 use crate::client::ClientSide;
 use crate::flow::{Aside, Flow};
 use crate::ledger::{Undo, What, Whose, Wipe};
+use crate::lend::Looks;
 use crate::made::ground;
 use crate::names::{Meaning, Name};
 use crate::pids;
@@ -477,7 +478,9 @@ impl Outward<'_> {
             self.server.ledger.wipe(Wipe::Execute);
         }
         if parse.name.is_empty() {
-            self.hide_ours(&statement);
+            if self.hide_ours(&statement) == Looks::Later {
+                return Next::Hold;
+            }
             self.lend_for_shape(&statement);
             self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Is(statement));
             self.pass_as(message, What::Parse);
@@ -488,6 +491,12 @@ impl Outward<'_> {
             Meaning::Nothing if self.is_made(parse.name) => {
                 self.parse_beside(parse.name, &statement, message);
                 Next::On
+            }
+            Meaning::Nothing if self.looks(&statement) => {
+                match self.parse_looking(parse.name, &statement, message) {
+                    true => Next::On,
+                    false => Next::Hold,
+                }
             }
             Meaning::Nothing => self.parse_new(&parse, &statement),
             Meaning::Statement(_, name, _) => {
@@ -584,7 +593,7 @@ impl Outward<'_> {
         if let Some(statement) = statement.as_ref().filter(|_| unproven) {
             self.wager(statement, &name, message);
         }
-        let server_name = statement.as_ref().map_or(NOBODY, |statement| &statement.name);
+        let server_name = statement.as_ref().map_or(NOBODY, |found| self.name_of(found, &name));
         let takes_pids = statement.as_ref().is_some_and(|statement| statement.takes_pids);
         let body = self.translated_bind(message, takes_pids);
         let message = &message.with(body.as_deref());
@@ -593,7 +602,7 @@ impl Outward<'_> {
         if let Some(statement) = &statement {
             self.touch(statement);
         }
-        self.owe(What::Bind, Some(name));
+        self.owe(What::Bind, Some(Arc::clone(&name)));
         self.say(|out| {
             out.push(tag::BIND);
             out.extend_from_slice(&len);
@@ -628,7 +637,8 @@ impl Outward<'_> {
                     self.wager(&statement, &name, message);
                 }
                 self.touch(&statement);
-                self.describe(&statement.name, name);
+                let server_name: Box<[u8]> = self.name_of(&statement, &name).into();
+                self.describe(&server_name, name);
             }
         }
         Next::On
@@ -677,13 +687,22 @@ impl Outward<'_> {
                 && self.server.trusts_unnamed()
             {
                 let statement = Arc::clone(statement);
-                self.hide_ours(&statement);
+                if self.hide_ours(&statement) == Looks::Later {
+                    return Found::Hold;
+                }
                 self.lend_for_shape(&statement);
             }
             return if self.have_unnamed() { Found::AsItIs } else { Found::Hold };
         }
         match self.client.meaning(name, &self.server.ledger) {
             Meaning::Open => Found::Hold,
+            Meaning::Statement(statement, name, _) if self.looks(&statement) => {
+                if self.hide_ours(&statement) == Looks::Later {
+                    return Found::Hold;
+                }
+                self.lend_for_statement(&statement);
+                Found::Statement { statement, name, unproven: false }
+            }
             Meaning::Statement(statement, name, unproven) => {
                 let statement = if unproven { self.renewed(statement, &name) } else { statement };
                 let statement = self.grounded(statement, &name);
@@ -846,7 +865,7 @@ impl Outward<'_> {
         }
     }
 
-    fn inject_close(&mut self, statement: &Statement) {
+    pub(crate) fn inject_close(&mut self, statement: &Statement) {
         let (at, id) = (self.server.ledger.next(), statement.id);
         let before = self.server.known.close(id, at);
         self.server.ledger.note(Undo::Known { id, before });

@@ -277,6 +277,61 @@ fn the_list_of_statements_is_the_clients_by_the_extended_protocol() {
     }
 }
 
+/// And by a statement with a name, which finds itself.
+#[test]
+fn a_named_statement_finds_itself_and_the_clients() {
+    howdah_only!("it is the server's");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    bob.ask(&[parse("bobs", "SELECT 1"), parse("look", MINE), sync()].concat());
+    let look = [bind("", "look", &[]), describe_portal(""), execute("", 0), sync()].concat();
+    let all = "anns:false,look:false";
+    // In one flight, and in three.
+    let flight = [
+        parse("anns", "SELECT 2"),
+        parse("look", MINE),
+        describe_statement("look"),
+        bind("", "look", &[]),
+        execute("", 0),
+        sync(),
+    ];
+    let reply = ann.ask(&flight.concat());
+    assert_eq!((reply.tags().as_str(), reply.value().as_str()), ("11tT2DCZ", all));
+    for _ in 0..2 {
+        assert_eq!(bob.ask(&look).value(), "bobs:false,look:false");
+        assert_eq!(ann.ask(&look).value(), all);
+        ann.ask(&[close_statement("look"), sync()].concat());
+        ann.ask(&[parse("look", MINE), describe_statement("look"), sync()].concat());
+        assert_eq!(ann.ask(&look).value(), all);
+        assert_eq!(ann.ask(&[describe_statement("look"), sync()].concat()).tags(), "tTZ");
+        ann.run("BEGIN");
+        assert_eq!(ann.ask(&look).value(), all);
+        ann.send(&[query("SELECT 7"), look.clone(), look.clone()].concat());
+        assert_eq!(ann.until_ready().value(), "7");
+        assert_eq!(ann.until_ready().value(), all);
+        assert_eq!(ann.until_ready().value(), all);
+        ann.run("COMMIT");
+    }
+    let both = [
+        parse("second", MINE),
+        close_statement("second"),
+        parse("second", MINE),
+        bind("", "second", &[]),
+        execute("", 0),
+        sync(),
+    ];
+    let reply = ann.ask(&both.concat());
+    assert_eq!(
+        (reply.tags().as_str(), reply.value().as_str()),
+        ("1312DCZ", "anns:false,look:false,second:false")
+    );
+    assert_eq!(ann.ask(&[parse("second", MINE), sync()].concat()).code(), "42P05");
+    ann.run("DEALLOCATE second");
+    assert_eq!(ann.ask(&look).value(), all);
+    assert_eq!(ann.ask(&[bind("", "anns", &[]), execute("", 0), sync()].concat()).value(), "2");
+    assert_eq!(bob.ask(&look).value(), "bobs:false,look:false");
+}
+
 /// What is given up need not be what it was.
 #[test]
 fn c07_what_cannot_be_prepared_can_be_deallocated() {
