@@ -311,6 +311,29 @@ fn whoever_the_hub_listened_for_is_told_when_it_is_lost() {
     assert_eq!(next(&mut eve), "x");
 }
 
+/// RECONNECT makes a hub obsolete: whoever it listened for is told, and whoever has a server of its own is not.
+#[test]
+fn reconnect_ends_those_whom_the_hub_listens_for() {
+    howdah_only!("LISTEN is lost there");
+    let world = World::pool(4);
+    let (mut ann, mut eve) = (world.client(), world.client());
+    for client in [&mut ann, &mut eve] {
+        client.run("LISTEN a");
+    }
+    all_away(&world, 2);
+    // She has come back from the hub.
+    eve.run("BEGIN");
+    all_away(&world, 1);
+    world.howdah.order("RECONNECT");
+    assert_eq!(ann.fatal().code(), "57P01");
+    assert!(ann.is_closed());
+    world.direct().run("NOTIFY a, 'x'");
+    assert_eq!(heard(&eve.run("COMMIT")), ["x"]);
+    all_away(&world, 1);
+    world.direct().run("NOTIFY a, 'y'");
+    assert_eq!(next(&mut eve), "y");
+}
+
 #[test]
 fn pause_is_not_held_up_by_listeners() {
     howdah_only!("LISTEN is lost there");
