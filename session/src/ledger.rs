@@ -297,6 +297,11 @@ impl Ledger {
         self.entries.iter().all(|entry| prepares(entry.what))
     }
 
+    /// Whether nothing is owed but to us: what sets the session in front of a request, and the like.
+    pub(crate) fn owes_only_us(&self) -> bool {
+        self.entries.iter().all(|entry| matches!(entry.what, What::Own(_)))
+    }
+
     /// Nobody is to hear the answer to the head.
     pub(crate) fn hush(&mut self) {
         if let Some(head) = self.entries.front_mut() {

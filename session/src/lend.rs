@@ -110,7 +110,7 @@ impl Outward<'_> {
     /// finds the client's and not ours.
     pub(crate) fn lend_for_query(&mut self, reading: &Reading) {
         let loans = self.loans(reading);
-        let looks = reading.marks.has(Marks::LOOKS) && self.server.ledger.is_empty();
+        let looks = reading.marks.has(Marks::LOOKS) && self.server.ledger.owes_only_us();
         let ours = if looks { self.forget_ours() } else { Vec::new() };
         if !loans.is_empty() || !ours.is_empty() {
             self.lend_before(&ours, loans);
@@ -163,7 +163,7 @@ impl Outward<'_> {
             }
             return Looks::Yes;
         }
-        if !self.server.ledger.is_empty() {
+        if !self.server.ledger.owes_only_us() {
             return Looks::Later;
         }
         let ours = self.forget_ours();

@@ -621,7 +621,20 @@ fn sql_statement(life: &mut Life) -> Act {
 
 /// SQL and protocol about the same names.
 fn crossing(life: &mut Life) -> Act {
-    match life.dice.below(4) {
+    match life.dice.below(6) {
+        4 => life.say("SELECT name, from_sql FROM pg_prepared_statements ORDER BY 1"),
+        5 => {
+            let name = life.pick(&["s1", "s3", ""]);
+            let look = "SELECT count(*) FROM pg_prepared_statements WHERE NOT from_sql";
+            let bytes = [
+                say::close_statement(name),
+                say::parse(name, look),
+                say::bind("", name, &[]),
+                say::execute("", 0),
+                say::sync(),
+            ];
+            Act { what: format!("count by {name}"), bytes: bytes.concat(), readies: 1 }
+        }
         0 => {
             let sql = life.pick(&[
                 "EXECUTE s1",

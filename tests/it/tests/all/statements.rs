@@ -332,6 +332,28 @@ fn a_named_statement_finds_itself_and_the_clients() {
     assert_eq!(bob.ask(&look).value(), "bobs:false,look:false");
 }
 
+/// Behind what sets its session in the same flight, too.
+#[test]
+fn who_looks_behind_its_settings_finds_its_own() {
+    howdah_only!("it is the server's");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    ann.run("SET work_mem = '5MB'");
+    bob.ask(&[parse("bobs", "SELECT 1"), sync()].concat());
+    ann.ask(&[parse("anns", "SELECT 2"), sync()].concat());
+    for _ in 0..2 {
+        for (client, own) in [(&mut ann, "anns"), (&mut bob, "bobs")] {
+            assert_eq!(client.value(MINE), format!("{own}:false"));
+            let use_it = [bind("", own, &[]), execute("", 0), sync()].concat();
+            assert_eq!(client.ask(&use_it).code(), "");
+        }
+    }
+    for (client, own) in [(&mut ann, "anns:false"), (&mut bob, "bobs:false")] {
+        assert_eq!(client.ask(&[harness::say::extended(MINE, &[]), sync()].concat()).value(), own);
+        client.run("SELECT 1");
+    }
+}
+
 /// What is given up need not be what it was.
 #[test]
 fn c07_what_cannot_be_prepared_can_be_deallocated() {
