@@ -273,9 +273,25 @@ pub(crate) fn may_hold(text: &[u8]) -> bool {
 
 /// Whether a text looks as if one of its parameters could be a pid.
 pub(crate) fn takes_some(text: &[u8]) -> bool {
-    const WORDS: [&[u8]; 4] = [b"pid", b"backend", b"pg_locks", b"session_is_blocked"];
-    let has = |word: &[u8]| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    text.contains(&b'$') && WORDS.iter().any(|word| has(word))
+    const P: &[&[u8]] = &[b"pid", b"pg_locks"];
+    const B: &[&[u8]] = &[b"backend"];
+    const S: &[&[u8]] = &[b"session_is_blocked"];
+    let begins = |at: usize, words: &[&[u8]]| {
+        let rest = text.get(at..).unwrap_or_default();
+        let is = |word: &&[u8]| {
+            rest.get(..word.len()).is_some_and(|part| part.eq_ignore_ascii_case(word))
+        };
+        words.iter().any(is)
+    };
+    // Each Parse comes by here: once over the text is enough.
+    let mut bytes = text.iter().enumerate();
+    text.contains(&b'$')
+        && bytes.any(|(at, byte)| match byte {
+            b'p' | b'P' => begins(at, P),
+            b'b' | b'B' => begins(at, B),
+            b's' | b'S' => begins(at, S),
+            _ => false,
+        })
 }
 
 /// The pid in a text that is about one client.

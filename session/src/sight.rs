@@ -21,7 +21,7 @@ pub struct Sight {
     pub statement: Arc<str>,
 }
 
-/// What is done. In the order of [`KINDS`].
+/// What is done. In the order of `KINDS`.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Kind {
     /// Nothing that concerns the session.
