@@ -35,6 +35,10 @@ impl Digest {
 /// Without constants and comments. The scanner sees them in every kind of statement.
 fn bare(statement: &str) -> Option<String> {
     let mut text = String::new();
+    // Where there is no token, the library takes a null pointer for the place of none.
+    if statement.bytes().all(|byte| byte == b'\x0b' || byte.is_ascii_whitespace()) {
+        return Some(text);
+    }
     let mut rest = 0;
     for token in pg_query::scan_tokens(statement).ok()? {
         let Some(instead) = instead(&token) else { continue };
@@ -82,6 +86,13 @@ mod tests {
         assert_eq!(one.text, "SELECT pg_advisory_lock(?), ? FROM t WHERE i IN (?, ?)");
         assert_ne!(one.number, digest("SELECT pg_advisory_unlock(17)").number);
         assert_ne!(digest("SET a.b = 1").number, digest("SET a.c = 1").number);
+    }
+
+    #[test]
+    fn nothing_is_left_of_nothing() {
+        for nothing in ["", " ", "\t\n\x0b\x0c\r ", "-- hush", "/* hush */", ";"] {
+            assert!(Digest::of(nothing).is_none_or(|digest| digest.text.len() <= 1), "{nothing:?}");
+        }
     }
 
     #[test]
