@@ -1,9 +1,10 @@
 //! The parameters of a Bind: one may be the name of a setting that its statement brings into being, and that no text
 //! tells of.
 
-use wire::BindNames;
+use wire::{BindNames, DataRow};
 
 use crate::outward::Outward;
+use crate::pids::numbers;
 use crate::reading::Marks;
 use crate::server::Unnamed;
 use crate::statements::Statement;
@@ -61,24 +62,15 @@ fn names(bind: &[u8]) -> Vec<Box<[u8]>> {
         [name] if name.len() == value.len() => Some(name.clone()),
         _ => None,
     };
-    let values = values(bind).unwrap_or_default();
-    values.into_iter().filter_map(whole).collect()
+    values(bind).into_iter().flatten().filter_map(whole).collect()
 }
 
-fn values(bind: &[u8]) -> Option<Vec<&[u8]>> {
-    let rest = bind.get(BindNames::find(bind)?.rest..)?;
-    let (formats, rest) = rest.split_first_chunk()?;
-    let rest = rest.get(2 * usize::from(u16::from_be_bytes(*formats))..)?;
-    let (count, mut rest) = rest.split_first_chunk()?;
-    let mut values = Vec::new();
-    for _ in 0..u16::from_be_bytes(*count) {
-        let Some((len, after)) = rest.split_first_chunk() else { break };
-        let len = usize::try_from(i32::from_be_bytes(*len)).unwrap_or(0);
-        let Some((value, after)) = after.split_at_checked(len) else { break };
-        values.push(value);
-        rest = after;
-    }
-    Some(values)
+fn values(bind: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    let mut rest = bind.get(BindNames::find(bind)?.rest..)?;
+    numbers(&mut rest)?;
+    // Parameters stand there as the values of a row do.
+    let values = DataRow::read(rest).ok()?;
+    Some(values.map_while(Result::ok).flatten())
 }
 
 #[cfg(test)]

@@ -335,7 +335,7 @@ fn is_word(byte: u8) -> bool {
 }
 
 /// A count, and so many two-byte numbers.
-fn numbers<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub(crate) fn numbers<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (count, after) = rest.split_first_chunk::<2>()?;
     let (numbers, after) = after.split_at_checked(2 * usize::from(u16::from_be_bytes(*count)))?;
     *rest = after;

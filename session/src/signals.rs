@@ -8,6 +8,7 @@
 use std::mem;
 
 use sql::Signal;
+use wire::DataRow;
 
 /// Longer messages are not looked into: they are about something else.
 pub(crate) const LEN_MAX: u32 = 64 * 1024;
@@ -66,19 +67,17 @@ impl Signals {
 
     /// Where in a row it says that nobody was found.
     fn failed(&self, body: &[u8]) -> Option<Vec<(usize, Signal)>> {
-        let (count, mut rest) = body.split_first_chunk::<2>()?;
         let mut failed = Vec::new();
-        for column in 0..u16::from_be_bytes(*count) {
-            let (len, after) = rest.split_first_chunk::<4>()?;
-            // Of NULL the length is -1.
-            let len = usize::try_from(i32::from_be_bytes(*len)).unwrap_or(0);
-            let at = body.len() - after.len();
-            let (value, after) = after.split_at_checked(len)?;
-            rest = after;
+        // In front of the values is their count, and in front of each its length.
+        let mut at = 2;
+        for (column, value) in (0..=u16::MAX).zip(DataRow::read(body).ok()?) {
+            let value = value.ok()?.unwrap_or_default();
+            at += 4;
             let signal = self.columns.iter().find(|(expected, _)| *expected == column);
             if let (Some((_, signal)), [0 | b'f']) = (signal, value) {
                 failed.push((at, *signal));
             }
+            at += value.len();
         }
         Some(failed)
     }
