@@ -7,7 +7,7 @@ use wire::*;
 
 fuzz_target!(|data: &[u8]| {
     let Some((which, body)) = data.split_first() else { return };
-    match which % 18 {
+    match which % 20 {
         0 => drop(Parse::read(body).map(|parse| parse.types.as_bytes().len())),
         1 => {
             if let Some(names) = BindNames::find(body) {
@@ -35,6 +35,8 @@ fuzz_target!(|data: &[u8]| {
             }
             let _ = first_packet(body);
         }
+        15 => drop(ParameterDescription::read(body).map(|read| read.types.count())),
+        16 => drop(RowDescription::read(body).map(Iterator::count)),
         _ => cuts(body),
     }
 });

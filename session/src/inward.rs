@@ -91,6 +91,9 @@ impl Inward<'_> {
                 server.ledger.is_probed()
                     || server.signals.is_some() && piece.len <= signals::LEN_MAX
             }
+            tag::PARAMETER_DESCRIPTION | tag::ROW_DESCRIPTION | tag::NO_DATA => {
+                !server.described.is_empty()
+            }
             _ => false,
         }
     }
@@ -197,7 +200,16 @@ impl Inward<'_> {
             }
             tag::NOTICE => self.signal_missed(message),
             tag::DATA_ROW if self.server.signals.is_some() => self.signalled(message),
-            tag::DATA_ROW | tag::ROW_DESCRIPTION => self.found(message),
+            tag::DATA_ROW => self.found(message),
+            tag::ROW_DESCRIPTION if self.server.found.is_some() => self.found(message),
+            tag::PARAMETER_DESCRIPTION | tag::ROW_DESCRIPTION | tag::NO_DATA => {
+                self.described(message.tag, message.body);
+                if self.is_for_client(message.tag)? {
+                    self.pass(message);
+                }
+                self.answered(message.tag);
+                Ok(())
+            }
             tag::NOTIFICATION => self.notification(message),
             _ => self.parameter(message),
         }

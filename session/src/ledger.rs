@@ -159,6 +159,11 @@ impl Ledger {
         self.entries.front()
     }
 
+    /// What was entered last, if it is not answered.
+    pub(crate) fn last(&self) -> Option<&Entry> {
+        self.entries.back()
+    }
+
     /// Whether the answer to a probe is awaited.
     #[inline]
     pub(crate) fn is_probed(&self) -> bool {

@@ -9,6 +9,7 @@ use wire::{BindNames, Named, Namespace, Parse, Piece, write};
 use crate::ages::Change;
 use crate::cache::Standing;
 use crate::client::ClientSide;
+use crate::fit::Fits;
 use crate::flow::{Aside, Flow};
 use crate::ledger::{Undo, What, Whose, Wipe};
 use crate::lend::Looks;
@@ -455,7 +456,7 @@ impl Outward<'_> {
     }
 
     /// What decides what a text means that the client sends now.
-    fn ground(&self) -> Ground {
+    pub(crate) fn ground(&self) -> Ground {
         if !self.rules.watches() {
             return Ground::Known(0);
         }
@@ -574,6 +575,8 @@ impl Outward<'_> {
                 self.watch_parameters(unnamed.as_deref(), message.body);
                 let deeds = unnamed.as_ref().and_then(|unnamed| self.lend_for_statement(unnamed));
                 self.bind_portal(names.portal, deeds);
+                let told = unnamed.as_ref().is_none_or(|statement| !statement.told.is_silent());
+                self.server.is_untold = !told && names.portal.is_empty();
                 let takes_pids = unnamed.is_some_and(|statement| statement.takes_pids);
                 let body = self.translated_bind(message, takes_pids);
                 self.pass_as(&message.with(body.as_deref()), What::Bind);
@@ -601,6 +604,7 @@ impl Outward<'_> {
         self.flow.counted.binds += 1;
         if let Some(statement) = &statement {
             self.touch(statement);
+            self.server.is_untold = statement.told.is_silent() && names.portal.is_empty();
         }
         self.owe(What::Bind, Some(Arc::clone(&name)));
         self.say(|out| {
@@ -622,6 +626,9 @@ impl Outward<'_> {
             if what == What::Describe && !self.server.portals.is_empty() {
                 self.use_portal(message.body.get(1..).unwrap_or_default(), false);
             }
+            if what == What::Describe && self.server.is_untold {
+                self.watch_portal(message.body);
+            }
             self.pass_as(message, what);
             return Next::On;
         };
@@ -630,13 +637,20 @@ impl Outward<'_> {
         }
         match self.look_up(name) {
             Found::Hold => return Next::Hold,
-            Found::AsItIs => self.pass_as(message, what),
+            Found::AsItIs => {
+                if let (b"", Unnamed::Is(statement)) = (name, &self.client.unnamed) {
+                    let statement = Arc::clone(statement);
+                    self.watch_description(&statement);
+                }
+                self.pass_as(message, what);
+            }
             Found::Nobody(name) => self.describe(NOBODY, name),
             Found::Statement { statement, name, unproven } => {
                 if unproven {
                     self.wager(&statement, &name, message);
                 }
                 self.touch(&statement);
+                self.watch_description(&statement);
                 let server_name: Box<[u8]> = self.name_of(&statement, &name).into();
                 self.describe(&server_name, name);
             }
@@ -705,10 +719,19 @@ impl Outward<'_> {
             }
             Meaning::Statement(statement, name, unproven) => {
                 let statement = if unproven { self.renewed(statement, &name) } else { statement };
-                let statement = self.grounded(statement, &name);
+                let mut statement = statement;
+                if self.lacks(&statement) {
+                    match self.fits(&statement) {
+                        Fits::Yes => statement = self.grounded(statement, &name),
+                        Fits::Later => return Found::Hold,
+                        Fits::No => {
+                            self.provoke();
+                            return Found::Nobody(name);
+                        }
+                    }
+                }
                 let statement = self.present(&statement).unwrap_or(statement);
-                let ledger = &self.server.ledger;
-                let absent = self.server.known.standing(statement.id, ledger) == Standing::Absent;
+                let absent = self.lacks(&statement);
                 if absent && unproven {
                     self.client.names(|names| names.prove(&name));
                 } else if absent && statement.has_changed() {
@@ -726,6 +749,10 @@ impl Outward<'_> {
         }
     }
 
+    fn lacks(&self, statement: &Statement) -> bool {
+        self.server.known.standing(statement.id, &self.server.ledger) == Standing::Absent
+    }
+
     /// What the client has never used, and is not any more what it was for others: it is as it is now.
     fn renewed(&mut self, statement: Arc<Statement>, name: &Arc<[u8]>) -> Arc<Statement> {
         if !statement.has_changed() {
@@ -740,10 +767,6 @@ impl Outward<'_> {
     /// What the client parsed with other settings than it has now, and this server has not: it is another
     /// statement from now on, for nobody else must come to share what is parsed with these.
     fn grounded(&mut self, statement: Arc<Statement>, name: &Arc<[u8]>) -> Arc<Statement> {
-        let standing = self.server.known.standing(statement.id, &self.server.ledger);
-        if standing != Standing::Absent {
-            return statement;
-        }
         let anew = self.on_this_ground(Arc::clone(&statement));
         if !Arc::ptr_eq(&anew, &statement) {
             self.client.names(|names| names.turn_into(name, &anew));
@@ -757,7 +780,9 @@ impl Outward<'_> {
         if statement.ground == present || statement.ground == Ground::Unknown {
             return statement;
         }
-        self.statements.intern(&statement.query, &statement.types, present)
+        let anew = self.statements.intern(&statement.query, statement.told_types(), present);
+        anew.told.adopt(&statement.told);
+        anew
     }
 
     /// A statement whose text holds the pids of clients, with those of their present servers instead. It is
@@ -804,9 +829,9 @@ impl Outward<'_> {
         }
         self.lend_for_shape(statement);
         self.learn(statement);
+        let types = self.types(statement);
         self.inject(What::Parse, |out| {
-            let Statement { name, query, types, .. } = &**statement;
-            write::client::parse(out, name, query, types);
+            write::client::parse(out, &statement.name, &statement.query, types);
         });
         true
     }
@@ -830,6 +855,14 @@ impl Outward<'_> {
         }
         let unnamed = match wanted.clone() {
             Unnamed::Is(statement) => {
+                match self.fits(&statement) {
+                    Fits::Yes => {}
+                    Fits::Later => return false,
+                    Fits::No => {
+                        self.provoke();
+                        return true;
+                    }
+                }
                 let anew = self.on_this_ground(statement);
                 if present.is_none() {
                     self.client.unnamed = Unnamed::Is(Arc::clone(&anew));
@@ -842,8 +875,9 @@ impl Outward<'_> {
             Unnamed::Unknown => return true,
             Unnamed::Is(statement) => {
                 self.server.set_unnamed(None, &unnamed);
+                let types = self.types(statement);
                 self.inject(What::Parse, |out| {
-                    write::client::parse(out, b"", &statement.query, &statement.types);
+                    write::client::parse(out, b"", &statement.query, types);
                 });
             }
             Unnamed::Nothing => {
@@ -1051,7 +1085,7 @@ fn wipes(text: &[u8]) -> bool {
 }
 
 /// What follows the space and comments that a text begins with. Block comments may stand in each other.
-fn behind_comments(mut text: &[u8]) -> &[u8] {
+pub(crate) fn behind_comments(mut text: &[u8]) -> &[u8] {
     loop {
         text = text.trim_ascii_start();
         text = match text {

@@ -7,6 +7,7 @@ use wire::{Scanner, Status};
 
 use crate::ages::Underway;
 use crate::cache::Cache;
+use crate::fit::{Described, Fitting};
 use crate::ledger::{Ledger, Trust, Undo, What, Whose};
 use crate::signals::Signals;
 use crate::statements::Statement;
@@ -58,6 +59,12 @@ pub struct ServerSide {
     pub(crate) wager: Option<Box<Wager>>,
     /// Whether the client has had the parameters of a statement that is described again.
     pub(crate) has_parameters: bool,
+    /// Answers to Describes that are looked into.
+    pub(crate) described: VecDeque<Described>,
+    /// Whether what was bound last is a statement of which nobody knows what it returns.
+    pub(crate) is_untold: bool,
+    /// A statement that it is about to be given.
+    pub(crate) fitting: Option<Fitting>,
     /// What was asked to be signalled, by a request under way.
     pub(crate) signals: Option<Box<Signals>>,
     /// What it is changing that others may stand on.
@@ -196,6 +203,9 @@ impl ServerSide {
             portals: Vec::new(),
             wager: None,
             has_parameters: false,
+            described: VecDeque::new(),
+            is_untold: false,
+            fitting: None,
             signals: None,
             underway: None,
             trail: Trail::default(),

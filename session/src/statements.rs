@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use hashbrown::HashTable;
 
 use crate::ages::{Ages, Words};
+use crate::fit::Told;
 use crate::pids::{self, Pids};
 use crate::sight::Sights;
 use crate::{Read, Reading, Readings};
@@ -34,6 +35,8 @@ pub struct Statement {
     /// What it stands on, and how often that had been changed when it was first parsed.
     words: Words,
     age: u32,
+    /// What clients were told of it.
+    pub(crate) told: Told,
     /// Whether what it returns has changed since it was prepared.
     changed: AtomicBool,
     /// What running it may do to a session, once somebody wanted to know.
@@ -70,6 +73,7 @@ impl Statement {
             ground,
             words,
             age,
+            told: Told::default(),
             changed,
             reading,
             holds_pids,
@@ -78,7 +82,7 @@ impl Statement {
     }
 
     /// Whether a Parse of its text is to be given it: nothing has changed since.
-    fn is_of_now(&self, ages: &Ages) -> bool {
+    pub(crate) fn is_of_now(&self, ages: &Ages) -> bool {
         self.age == ages.of(&self.words) && !self.has_changed()
     }
 

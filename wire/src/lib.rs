@@ -16,8 +16,9 @@ pub mod write;
 
 pub use error::{ErrorFields, Report};
 pub use read::{
-    Authentication, BackendKey, BindNames, CommandTag, DataRow, Named, Namespace, Negotiate,
-    Notification, ParameterStatus, Parse, Password, Query, SaslInitial, Status, Types,
+    Authentication, BackendKey, BindNames, Column, CommandTag, DataRow, Named, Namespace,
+    Negotiate, Notification, ParameterDescription, ParameterStatus, Parse, Password, Query,
+    RowDescription, SaslInitial, Status, Types,
 };
 pub use scan::{Piece, Scanner};
 pub use startup::{

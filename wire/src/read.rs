@@ -237,6 +237,67 @@ impl<'a> Iterator for DataRow<'a> {
     }
 }
 
+/// `ParameterDescription`: the types of a statement's parameters.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ParameterDescription<'a> {
+    pub types: Types<'a>,
+}
+
+impl<'a> ParameterDescription<'a> {
+    pub fn read(mut body: &'a [u8]) -> Result<Self, Malformed> {
+        let error = broken(tag::server::PARAMETER_DESCRIPTION);
+        // How many there are shows.
+        text::take_u16(&mut body).ok_or(error)?;
+        if body.len().is_multiple_of(4) { Ok(Self { types: Types(body) }) } else { Err(error) }
+    }
+}
+
+/// `RowDescription`: the columns of a result, in order.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RowDescription<'a> {
+    left: u16,
+    rest: &'a [u8],
+}
+
+/// A column, so far as it does not depend on how values are sent.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Column<'a> {
+    pub name: &'a [u8],
+    /// The OID of its type.
+    pub type_oid: u32,
+    /// What its type is declared with, such as a length.
+    pub modifier: u32,
+}
+
+impl<'a> RowDescription<'a> {
+    pub fn read(mut body: &'a [u8]) -> Result<Self, Malformed> {
+        let count = text::take_u16(&mut body).ok_or(broken(tag::server::ROW_DESCRIPTION))?;
+        Ok(Self { left: count, rest: body })
+    }
+
+    fn column(&mut self) -> Option<Column<'a>> {
+        let rest = &mut self.rest;
+        let name = text::take(rest)?;
+        // Its table and its place in there.
+        text::take_u32(rest)?;
+        text::take_u16(rest)?;
+        let type_oid = text::take_u32(rest)?;
+        text::take_u16(rest)?;
+        let modifier = text::take_u32(rest)?;
+        text::take_u16(rest)?;
+        Some(Column { name, type_oid, modifier })
+    }
+}
+
+impl<'a> Iterator for RowDescription<'a> {
+    type Item = Result<Column<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.column().ok_or(broken(tag::server::ROW_DESCRIPTION)))
+    }
+}
+
 /// `BackendKeyData`: what a cancel request must show.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BackendKey<'a> {
@@ -368,6 +429,22 @@ mod tests {
             assert!(read(&row[..cut]).is_err(), "cut at {cut}");
         }
         assert!(read(b"\0\x01\x7f\xff\xff\xff").is_err(), "a length without an end");
+    }
+
+    #[test]
+    fn columns_end_where_they_say_or_are_broken() {
+        let read = |body: &'static [u8]| {
+            RowDescription::read(body).and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        };
+        let body = b"\0\x01a\0\0\0\0\x09\0\x01\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
+        let column = Column { name: b"a", type_oid: 23, modifier: u32::MAX };
+        assert_eq!(read(body), Ok(alloc::vec![column]));
+        for cut in 0..body.len() {
+            assert!(read(&body[..cut]).is_err(), "cut at {cut}");
+        }
+        let types = |body: &'static [u8]| ParameterDescription::read(body).map(|read| read.types);
+        assert!(types(b"\0\x01\0\0\0\x19").is_ok_and(|types| types.eq([25])));
+        assert!(types(b"\0\x01\0\0\0").is_err() && types(b"\0").is_err());
     }
 
     #[test]

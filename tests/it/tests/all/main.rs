@@ -15,6 +15,7 @@ mod chatter;
 mod console;
 mod containers;
 mod copying;
+mod fit;
 mod grounds;
 mod hba;
 mod incidents;

@@ -1,0 +1,195 @@
+//! Statements whose servers are given them only after something has changed: what was settled when their client
+//! prepared them stays as it is on a connection of its own.
+
+use harness::say::{
+    bind, close_statement, describe_portal, describe_statement, execute, extended, parse, query,
+    sync,
+};
+use harness::{Raw, Reply, World};
+
+fn world() -> World {
+    let world = World::pool(1);
+    world.direct().run(
+        "GRANT ALL ON SCHEMA public TO app; CREATE SCHEMA one; CREATE SCHEMA two; \
+         GRANT ALL ON SCHEMA one, two TO app; CREATE TABLE one.p AS SELECT 5 AS a; \
+         CREATE TABLE two.p AS SELECT 'five' AS a, 'b' AS b; GRANT ALL ON one.p, two.p TO app",
+    );
+    world
+}
+
+/// One who is served by the pooler, and one who lives the same on a connection of its own.
+struct Twins<'a> {
+    world: &'a World,
+    pooled: Raw,
+    direct: Raw,
+}
+
+impl<'a> Twins<'a> {
+    fn new(world: &'a World) -> Self {
+        Self { world, pooled: world.client(), direct: world.direct_app() }
+    }
+
+    /// Both hear the same.
+    fn ask(&mut self, messages: &[Vec<u8>]) -> Reply {
+        let bytes = messages.concat();
+        let readies = messages.iter().filter(|m| matches!(m[0], b'S' | b'Q')).count();
+        let of = |raw: &mut Raw| {
+            raw.send(&bytes);
+            without_lines(harness::oracle::mask(raw.until_readies(readies)))
+        };
+        let (pooled, direct) = (of(&mut self.pooled), of(&mut self.direct));
+        assert_eq!(pooled, direct, "pooled {}, direct {}", pooled.tags(), direct.tags());
+        pooled
+    }
+
+    /// The next server has nothing of what the last one was given.
+    fn moves(&self) {
+        self.world.howdah.order("RECONNECT");
+    }
+}
+
+/// Where in PostgreSQL's source an error was said is nobody's business.
+fn without_lines(mut reply: Reply) -> Reply {
+    for error in reply.0.iter_mut().filter(|message| message.tag == b'E') {
+        let fields = error.body.split(|byte| *byte == 0);
+        let rest: Vec<&[u8]> = fields.filter(|field| field.first() != Some(&b'L')).collect();
+        error.body = rest.join(&0);
+    }
+    reply
+}
+
+fn prepare(name: &str, sql: &str) -> Vec<Vec<u8>> {
+    vec![parse(name, sql), describe_statement(name), sync()]
+}
+
+/// As drivers use what they had described.
+fn use_it(name: &str, values: &[&str]) -> Vec<Vec<u8>> {
+    vec![bind("", name, values), execute("", 0), sync()]
+}
+
+/// A change through the pooler.
+fn change(world: &World, sql: &str) {
+    world.client().run(sql);
+}
+
+/// Nobody is given rows of other types than they were told.
+#[test]
+fn rows_are_of_the_types_that_were_told() {
+    howdah_only!("they come as they are");
+    let world = world();
+    change(&world, "CREATE TABLE t AS SELECT 1 AS a");
+    let mut ann = Twins::new(&world);
+    ann.ask(&prepare("s", "SELECT * FROM t"));
+    ann.ask(&prepare("a", "SELECT a::text FROM t"));
+    assert_eq!(ann.ask(&use_it("s", &[])).value(), "1");
+    change(&world, "ALTER TABLE t ALTER a TYPE text");
+    for _ in 0..2 {
+        ann.moves();
+        let reply = ann.ask(&use_it("s", &[]));
+        assert_eq!((reply.tags().as_str(), reply.code().as_str()), ("EZ", "0A000"));
+        let error = &reply.0[0].body;
+        assert!(error.windows(22).any(|part| part == b"RRevalidateCachedQuery"), "drivers look");
+        let described = ann.pooled.ask(&[describe_statement("s"), sync()].concat());
+        assert_eq!(described.code(), "0A000");
+        ann.ask(&use_it("s", &[]));
+    }
+    // What returns the same goes on.
+    ann.moves();
+    assert_eq!(ann.ask(&use_it("a", &[])).value(), "1");
+    // An error like any other.
+    ann.moves();
+    ann.ask(&[query("BEGIN")]);
+    ann.ask(&use_it("s", &[]));
+    assert_eq!(ann.ask(&[query("SELECT 1")]).code(), "25P02");
+    ann.ask(&[query("ROLLBACK")]);
+    ann.moves();
+    ann.ask(&[vec![extended("CREATE TABLE never ()", &[])], use_it("s", &[])].concat());
+    assert_eq!(ann.ask(&[query("TABLE never")]).code(), "42P01");
+    ann.moves();
+    // Said at once with what comes behind it.
+    ann.ask(&[use_it("s", &[]), use_it("a", &[]), vec![query("SELECT 7")]].concat());
+    // It is as it was again.
+    change(&world, "ALTER TABLE t ALTER a TYPE int USING a::int");
+    ann.moves();
+    assert_eq!(ann.ask(&use_it("s", &[])).value(), "1");
+    // Who prepares it anew has it as it is.
+    change(&world, "ALTER TABLE t ADD b text DEFAULT 'b'");
+    ann.moves();
+    assert_eq!(ann.ask(&use_it("s", &[])).code(), "0A000");
+    ann.ask(&[vec![close_statement("s")], prepare("s", "SELECT * FROM t")].concat());
+    assert_eq!(ann.ask(&use_it("s", &[])).rows()[0].len(), 2);
+}
+
+/// However it was told.
+#[test]
+fn a_portal_tells_as_well() {
+    howdah_only!("they come as they are");
+    let world = world();
+    change(&world, "CREATE TABLE t AS SELECT 1 AS a");
+    let mut ann = Twins::new(&world);
+    ann.ask(&[
+        parse("s", "SELECT * FROM t"),
+        bind("", "s", &[]),
+        describe_portal(""),
+        execute("", 0),
+        sync(),
+    ]);
+    ann.ask(&[parse("", "TABLE t"), bind("", "", &[]), describe_portal(""), sync()]);
+    change(&world, "ALTER TABLE t ALTER a TYPE text");
+    ann.moves();
+    assert_eq!(ann.ask(&use_it("s", &[])).code(), "0A000");
+    assert_eq!(ann.ask(&use_it("", &[])).code(), "0A000");
+    change(&world, "DROP TABLE t");
+    ann.moves();
+    assert_eq!(ann.ask(&use_it("s", &[])).code(), "42P01");
+    assert_eq!(ann.ask(&use_it("", &[])).code(), "42P01");
+}
+
+/// The types of parameters do not follow what they stand for.
+#[test]
+fn parameters_are_of_the_types_that_were_told() {
+    howdah_only!("they are as they would be now");
+    let world = world();
+    change(&world, "CREATE TABLE t AS SELECT 1 AS a");
+    let mut ann = Twins::new(&world);
+    ann.ask(&prepare("put", "INSERT INTO t VALUES ($1)"));
+    ann.ask(&prepare("is", "SELECT true FROM t WHERE a = $1"));
+    change(&world, "ALTER TABLE t ALTER a TYPE text");
+    for _ in 0..2 {
+        ann.moves();
+        assert_eq!(ann.ask(&use_it("put", &["7"])).code(), "");
+        assert_eq!(ann.ask(&use_it("put", &["seven"])).code(), "22P02");
+        assert_eq!(ann.ask(&use_it("is", &["7"])).code(), "42883");
+    }
+}
+
+/// Another search_path is a change, too.
+#[test]
+fn what_a_search_path_changes_is_an_error_on_every_server() {
+    howdah_only!("it shares them");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    ann.ask(&[query("SET search_path = one")]);
+    ann.ask(&prepare("s", "SELECT * FROM p"));
+    assert_eq!(ann.ask(&use_it("s", &[])).value(), "5");
+    ann.ask(&[query("SET search_path = two")]);
+    for _ in 0..2 {
+        assert_eq!(ann.ask(&use_it("s", &[])).code(), "0A000");
+        ann.moves();
+        assert_eq!(ann.ask(&use_it("s", &[])).code(), "0A000");
+        ann.moves();
+        ann.ask(&[query("BEGIN")]);
+        ann.ask(&[query("SET LOCAL search_path = one")]);
+        assert_eq!(ann.ask(&use_it("s", &[])).value(), "5");
+        assert_eq!(ann.ask(&[query("SHOW search_path")]).value(), "one");
+        ann.ask(&[query("COMMIT")]);
+        assert_eq!(ann.ask(&[query("SHOW search_path")]).value(), "two");
+    }
+    ann.moves();
+    let mut bob = world.client();
+    bob.run("SET search_path = two");
+    bob.ask(&prepare("s", "SELECT * FROM p").concat());
+    assert_eq!(bob.ask(&use_it("s", &[]).concat()).rows()[0].len(), 2, "nobody else is the worse");
+    ann.ask(&[query("SET search_path = one")]);
+    assert_eq!(ann.ask(&use_it("s", &[])).value(), "5");
+}
