@@ -309,7 +309,10 @@ impl Inward<'_> {
     }
 
     fn complete(&mut self, message: &Message<'_>) -> Result<(), Fault> {
-        let seen = self.is_for_client(message.tag)?;
+        let discards = || {
+            matches!(CommandTag::read(message.body), Ok(CommandTag { text: b"DISCARD SEQUENCES" }))
+        };
+        let seen = self.is_for_client(message.tag)? && !(discards() && self.is_of_seam());
         if seen {
             self.pass(message);
         }
@@ -534,7 +537,12 @@ impl Inward<'_> {
         }
         match name {
             Some(name) => self.name_error(message.body, &name, code),
-            None => self.pass(message),
+            None => match self.replaced(message.body) {
+                Some(body) => self.flow.to_client.say(|out| {
+                    write::message(out, tag::ERROR, |out| out.extend_from_slice(&body));
+                }),
+                None => self.pass(message),
+            },
         }
     }
 

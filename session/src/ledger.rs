@@ -346,6 +346,11 @@ impl Ledger {
         if at < self.first || at >= self.batch { Trust::Sure } else { Trust::Open }
     }
 
+    /// Whether the entry `at` has its answer, or was skipped.
+    pub(crate) fn is_answered(&self, at: u64) -> bool {
+        at < self.first
+    }
+
     /// The notes, to be brought up to date when what they would put back is gone.
     pub(crate) fn notes(&mut self) -> impl Iterator<Item = &mut Undo> {
         self.undo.iter_mut().map(|(_, undo)| undo)

@@ -23,6 +23,7 @@ mod recent;
 pub mod refusal;
 mod relay;
 mod rules;
+mod seam;
 mod sequences;
 mod server;
 mod shape;

@@ -20,6 +20,7 @@ use crate::reading::{Marks, Reading};
 use crate::refusal;
 use crate::relay::Said;
 use crate::rules::{Fault, Rules};
+use crate::sequences::{Pending, SOON};
 use crate::server::{Copying, Own, Phase, ServerSide, Unnamed};
 use crate::state::Tie;
 use crate::statements::{Ground, NOBODY, PREFIX, SCRATCH, Statement, Statements, TAKEN};
@@ -114,6 +115,9 @@ impl Outward<'_> {
             tag::TERMINATE => {
                 return Ok(if piece.ends { Next::Terminate } else { Next::On });
             }
+            tag::QUERY | tag::FUNCTION_CALL if piece.first && self.awaits_discard() => {
+                return Ok(self.hold(piece.header(), piece.body, end));
+            }
             tag::QUERY if piece.is_whole() && self.refuses_query(piece.body) => {
                 return Ok(Next::On);
             }
@@ -122,8 +126,7 @@ impl Outward<'_> {
         }
         if piece.tag == tag::QUERY
             && piece.is_whole()
-            && pids::may_hold(piece.body)
-            && let Some(body) = self.statements.pids.translated(piece.body)
+            && let Some(body) = self.as_sent(piece)
         {
             self.say(|out| write::message(out, tag::QUERY, |out| out.extend_from_slice(&body)));
         } else {
@@ -135,7 +138,15 @@ impl Outward<'_> {
         Ok(Next::On)
     }
 
-    /// Enter a message that is never rewritten.
+    /// The body of a Query, where it differs from what the client said.
+    fn as_sent(&self, piece: &Piece<'_>) -> Option<Vec<u8>> {
+        let body = self.with_seam(piece);
+        let said = body.as_deref().unwrap_or(piece.body);
+        let translated = pids::may_hold(said).then(|| self.statements.pids.translated(said));
+        translated.flatten().or(body)
+    }
+
+    /// Enter a message that is never rewritten, or only in its text.
     fn enter(&mut self, piece: &Piece<'_>) -> Result<(), Fault> {
         match piece.tag {
             tag::QUERY if !self.rules.pqexec => return Err(Fault::PqexecDisallowed),
@@ -180,6 +191,7 @@ impl Outward<'_> {
             match piece.body.split_last() {
                 Some((0, text)) if piece.is_whole() && self.client.vars.can_read(text) => {
                     let reading = self.statements.reading(text);
+                    self.server.trail.sequences.find_seam(text, self.client.pid);
                     self.watch(&reading, text);
                     may_wipe |= reading.marks.has(Marks::WIPES);
                     if self.rules.rewrites() && self.server.phase == Phase::Synced {
@@ -192,6 +204,7 @@ impl Outward<'_> {
                 }
             }
         }
+        self.server.trail.sequences.close_seam(self.server.ledger.next());
         if may_wipe {
             self.server.ledger.wipe(Wipe::Next);
         }
@@ -279,24 +292,41 @@ impl Outward<'_> {
         if !reading.marks.has(Marks::OF_SEQUENCES) {
             return;
         }
-        if self.server.phase == Phase::Unsynced && self.server.is_aborted() {
+        let has_seam = self.server.trail.sequences.seam.is_some();
+        if self.server.is_aborted() && !has_seam {
+            // It is not run.
             return;
         }
-        let quiet = self.server.ledger.is_empty();
         let (trail, client) = (&mut self.server.trail, &mut *self.client);
-        let has = &mut client.remembers;
-        if !trail.sequences.run(reading, client.pid, has, &trail.habit, quiet) {
+        let (has, ledger) = (&mut client.remembers, &self.server.ledger);
+        if !trail.sequences.run(reading, client.pid, has, &trail.habit, ledger) {
             return;
         }
-        if self.server.phase == Phase::Synced && !self.server.ledger.may_skip() {
+        if has_seam {
+            // Its entry has no number yet.
+            return trail.sequences.discards(Pending { at: SOON, in_batch: false });
+        }
+        if self.server.phase == Phase::Synced && !ledger.may_skip() {
+            let at = ledger.next();
+            trail.sequences.discards(Pending { at, in_batch: false });
             self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
             self.say(|out| discard_sequences().iter().for_each(|(_, message)| out.extend(message)));
             self.say(write::client::sync);
         } else {
             for (what, message) in discard_sequences() {
+                if what == What::Execute {
+                    let at = self.server.ledger.next();
+                    self.server.trail.sequences.discards(Pending { at, in_batch: true });
+                }
                 self.inject(what, |out| out.extend_from_slice(&message));
             }
         }
+    }
+
+    /// Whether what is run next could find what sequences gave others, or be taken for what finds it: that depends on an
+    /// answer still to come.
+    fn awaits_discard(&self) -> bool {
+        self.server.trail.sequences.are_open(&self.server.ledger)
     }
 
     /// A text is about to be run that nobody reads; `None`: it is not here.
@@ -421,6 +451,9 @@ impl Outward<'_> {
         {
             return Ok(Next::On);
         }
+        if what == What::Bind && self.awaits_discard() {
+            return Ok(self.hold_message(message));
+        }
         if !self.rules.rewrites() {
             if matches!(what, What::Parse | What::Close) {
                 self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Unknown);
@@ -442,17 +475,23 @@ impl Outward<'_> {
             What::Bind => self.bind(message)?,
             _ => self.named(message, what),
         };
-        if next == Next::Hold {
-            // It comes by here again.
-            self.server.wager = None;
-            let (Place::Input { end, .. } | Place::Kept { end }) = message.place;
-            let rest = self.input.get(end..).unwrap_or_default();
-            self.client.hold([&message.header, message.body, rest]);
-            if self.server.ledger.wants_flush() {
-                self.say(|out| write::message(out, tag::FLUSH, |_| {}));
-            }
+        Ok(if next == Next::Hold { self.hold_message(message) } else { next })
+    }
+
+    fn hold_message(&mut self, message: &Message<'_>) -> Next {
+        let (Place::Input { end, .. } | Place::Kept { end }) = message.place;
+        self.hold(message.header, message.body, end)
+    }
+
+    /// A message that ends at `end` of the input waits, and all behind it. It comes by again.
+    fn hold(&mut self, header: [u8; 5], body: &[u8], end: usize) -> Next {
+        self.server.wager = None;
+        let rest = self.input.get(end..).unwrap_or_default();
+        self.client.hold([&header, body, rest]);
+        if self.server.ledger.wants_flush() {
+            self.say(|out| write::message(out, tag::FLUSH, |_| {}));
         }
-        Ok(next)
+        Next::Hold
     }
 
     /// What decides what a text means that the client sends now.

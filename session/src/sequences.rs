@@ -6,7 +6,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use crate::ledger::{Ledger, Trust};
 use crate::reading::{Marks, Reading};
+use crate::seam::Seam;
 
 /// How the clients of one pool were seen to use them, on all workers.
 #[derive(Debug, Default)]
@@ -44,7 +46,9 @@ pub(crate) struct Sequences {
     /// Somebody else's are there as well.
     others: bool,
     /// A DISCARD of ours was sent and is not done yet.
-    pending: bool,
+    pending: Option<Pending>,
+    /// Where in a text it stands.
+    pub(crate) seam: Option<Seam>,
     /// The client's own DISCARD was sent and is not done yet.
     forgets: Option<Forgets>,
     /// What ran in this transaction and may have brought some.
@@ -52,6 +56,18 @@ pub(crate) struct Sequences {
     /// The probe under way said that there are some.
     pub(crate) seen: bool,
 }
+
+/// A DISCARD that is on its way.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Pending {
+    /// The ledger's number of its entry; [`SOON`]: of the next.
+    pub(crate) at: u64,
+    /// Whether all behind it in its batch is skipped if it fails.
+    pub(crate) in_batch: bool,
+}
+
+/// It is part of what is entered next.
+pub(crate) const SOON: u64 = u64::MAX;
 
 /// Whose they are.
 #[derive(Debug)]
@@ -113,21 +129,25 @@ impl Sequences {
             owner.fresh = false;
         }
         self.forgets = None;
-        if self.pending {
-            // It was skipped, together with what it was for.
-            *self = Self { others: true, ..Self::default() };
+        if self.pending.is_some() {
+            self.remain();
         }
     }
 
+    /// The DISCARD was skipped, or was said in a failed transaction.
+    fn remain(&mut self) {
+        *self = Self { others: true, seam: self.seam.take(), ..Self::default() };
+    }
+
     /// `reading` is about to be run for `client`, which has been given some before, if `has`. Whether what is here has to be discarded
-    /// first. `quiet`: all before it is answered.
+    /// first.
     pub(crate) fn run(
         &mut self,
         reading: &Arc<Reading>,
         client: u32,
         has: &mut bool,
         habit: &Habit,
-        quiet: bool,
+        ledger: &Ledger,
     ) -> bool {
         let marks = reading.marks;
         if marks.has(Marks::FORGETS) {
@@ -142,8 +162,8 @@ impl Sequences {
         if !may_give && !finds {
             return false;
         }
-        if self.pending && quiet {
-            *self = Self { others: true, ..Self::default() };
+        if self.pending.is_some_and(|pending| ledger.is_answered(pending.at)) {
+            self.remain();
         }
         let mine = self.owner.as_ref().is_some_and(|owner| owner.client == client);
         let fresh = mine && self.owner.as_ref().is_some_and(|owner| owner.fresh);
@@ -154,7 +174,6 @@ impl Sequences {
         let discard = !mine && self.is_used() && (finds || habit.has(Use::Within));
         if !mine {
             self.others = !discard && self.is_used();
-            self.pending |= discard;
             self.suspects.clear();
             let certainty = Certainty::Suspected;
             self.owner = may_give.then_some(Owner { client, certainty, fresh: false });
@@ -174,6 +193,23 @@ impl Sequences {
         discard
     }
 
+    /// The DISCARD is on its way.
+    pub(crate) fn discards(&mut self, pending: Pending) {
+        self.pending = Some(pending);
+    }
+
+    pub(crate) fn discards_soon(&self) -> bool {
+        self.pending.is_some_and(|pending| pending.at == SOON)
+    }
+
+    /// Whether nobody knows yet whether a DISCARD is done in front of what comes next.
+    pub(crate) fn are_open(&self, ledger: &Ledger) -> bool {
+        self.pending.is_some_and(|Pending { at, in_batch }| match in_batch {
+            true => ledger.trust(at) == Trust::Open,
+            false => !ledger.is_answered(at),
+        })
+    }
+
     fn suspect(&mut self, reading: &Arc<Reading>) {
         let known = self.suspects.iter().any(|suspect| Arc::ptr_eq(suspect, reading));
         if !known && self.suspects.len() < SUSPECTS_MAX {
@@ -185,9 +221,14 @@ impl Sequences {
     pub(crate) fn discarded(&mut self) {
         if self.forgets.take() == Some(Forgets::All) {
             *self = Self::default();
-        } else if self.pending || self.owner.is_none() {
-            (self.pending, self.others) = (false, false);
+        } else if self.pending.take().is_some() || self.owner.is_none() {
+            self.others = false;
         }
+    }
+
+    /// Whether there may be some of somebody else's than `client`.
+    pub(crate) fn may_be_of_others(&self, client: u32) -> bool {
+        self.pending.is_some() || self.is_used() && !self.are_of(client)
     }
 
     fn is_used(&self) -> bool {
@@ -264,8 +305,10 @@ mod tests {
             let mut run = |marks: &Marks| {
                 let reading = Arc::new(Reading::new(*marks, Box::default()));
                 let has = &mut self.have[client as usize];
-                let discards = self.sequences.run(&reading, client, has, &self.habit, true);
+                let discards =
+                    self.sequences.run(&reading, client, has, &self.habit, &Ledger::default());
                 if discards {
+                    self.sequences.discards(Pending { at: 0, in_batch: false });
                     self.sequences.discarded();
                 }
                 discards

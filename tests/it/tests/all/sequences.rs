@@ -1,6 +1,6 @@
 //! What sequences gave a session: its own it finds again, and nobody else's.
 
-use harness::say::{bind, execute, extended, parse, sync};
+use harness::say::{self, bind, execute, extended, parse, sync};
 use harness::{Raw, World, eventually};
 
 const GONE: &str = "55000";
@@ -159,4 +159,92 @@ fn who_rests_gives_way() {
     assert_eq!(ann.value("SELECT currval('s')"), given);
     bob.run("SELECT nextval('s')");
     assert_eq!(code(&mut ann, "SELECT currval('s')"), GONE);
+}
+
+/// In a failed transaction nothing can be discarded in front of a text that begins with its end; and what is behind that
+/// in the same text runs.
+#[test]
+fn who_reads_behind_a_failed_transactions_end_finds_nothing_of_others() {
+    howdah_only!("it leaks");
+    let world = world(1);
+    let (mut ann, mut own) = (world.client(), world.direct_app());
+    let texts = [
+        "ROLLBACK; SELECT lastval()",
+        "COMMIT; SELECT currval('s')",
+        "/* ; */ ROLLBACK AND CHAIN -- ;\n; SELECT 1; SELECT lastval()",
+        " ; ROLLBACK TO SAVEPOINT \"a;b\"; SELECT lastval()",
+        "PREPARE TRANSACTION E'\\';'; SELECT lastval()",
+        "ROLLBACK; DO 'BEGIN PERFORM currval(''s''); END'",
+        "ROLLBACK; PREPARE q AS SELECT lastval(); EXECUTE q",
+        "ROLLBACK; SELECT 1; SELECT nope",
+        "ROLLBACK TO nowhere; SELECT lastval()",
+        "ROLLBACK TO \"ä\"; SELECT lastval(), nope",
+        "ROLLBACK TO \"ä\"; SELECT nope; SELECT lastval()",
+        "COMMIT; DISCARD SEQUENCES; SELECT lastval()",
+        "END; SELECT nextval('s') > 0; SELECT lastval() > 0; SELECT currval('t_id_seq')",
+    ];
+    for sql in texts {
+        ann.run("SELECT nextval('s')");
+        let mut bob = world.client();
+        let [ours, theirs] = [&mut bob, &mut own].map(|client| {
+            client.run("BEGIN; SAVEPOINT \"ä\"; SAVEPOINT \"a;b\"");
+            client.query("SELECT 1/0");
+            let reply = client.query(sql);
+            client.query("ROLLBACK");
+            client.run("DISCARD ALL");
+            let told = |(field, _): &(u8, String)| b"SCMP".contains(field);
+            let errors = reply
+                .of(b'E')
+                .map(|error| error.fields().0.into_iter().filter(told).collect::<Vec<_>>());
+            let errors = errors.collect::<Vec<_>>();
+            let commands = reply.of(b'C').map(|complete| complete.text()).collect::<Vec<_>>();
+            (reply.tags(), errors, commands)
+        });
+        assert_eq!(ours, theirs, "{sql}");
+    }
+}
+
+/// As much as before, where nothing of it is waited for: what is to be discarded in a failed transaction is not.
+#[test]
+fn who_reads_before_it_is_known_that_a_transaction_failed_finds_nothing_of_others() {
+    howdah_only!("it leaks");
+    let world = world(1);
+    let mut ann = world.client();
+    let simple = |texts: &[&str]| texts.iter().flat_map(|sql| say::query(sql)).collect::<Vec<u8>>();
+    let batches = |texts: &[&str]| {
+        texts.iter().flat_map(|sql| [extended(sql, &[]), sync()].concat()).collect::<Vec<u8>>()
+    };
+    const FAILS: [&str; 3] = ["BEGIN", "SAVEPOINT a", "SELECT 1/0"];
+    let runs = [
+        &["SELECT nextval('s')", "ROLLBACK TO a", "SELECT lastval()"][..],
+        &["SELECT nextval('s')", "ROLLBACK", "SELECT lastval()"],
+        &["SELECT nextval('s')", "ROLLBACK", "SELECT nextval('t_id_seq')", "SELECT currval('s')"],
+        &["SELECT lastval()", "ROLLBACK", "SELECT lastval()"],
+        &["SELECT lastval()", "ROLLBACK; SELECT lastval()"],
+    ];
+    let runs = runs.map(|texts| [&FAILS, texts].concat());
+    // Once somebody has read, it is discarded in front of whoever is given something as well.
+    for learnt in [false, true] {
+        if learnt {
+            let mut eve = world.client();
+            eve.run("SELECT nextval('s'), currval('s')");
+        }
+        // Of a pool in which nobody reads it is not asked whether what might give something did.
+        for texts in runs.iter().skip(if learnt { 0 } else { 3 }) {
+            for (bytes, is_batch) in [(simple(texts), false), (batches(texts), true)] {
+                let severals = texts.iter().any(|text| text.contains("; "));
+                if severals && is_batch {
+                    continue;
+                }
+                ann.run("SELECT nextval('s')");
+                let mut bob = world.client();
+                bob.send(&bytes);
+                let reply = bob.until_readies(texts.len());
+                let last = reply.of(b'E').last().map(|error| error.fields().code().to_owned());
+                assert_eq!(last.as_deref(), Some(GONE), "{texts:?}, batches: {is_batch}, {learnt}");
+                bob.query("ROLLBACK");
+                bob.run("DISCARD ALL");
+            }
+        }
+    }
 }
