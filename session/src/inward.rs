@@ -420,8 +420,7 @@ impl Inward<'_> {
         let pid = pids::sole(fields.message()).filter(|_| fields.code() == signals::MISSED);
         let own = self.client.as_ref().map(|client| client.pid);
         if let (Some(pid), Some(own), Some(signals)) = (pid, own, &mut self.server.signals) {
-            let superuser = self.server.vars.value(b"is_superuser") == Some(b"on");
-            if self.pids.may_end(own, pid, superuser) {
+            if self.pids.may_end(own, pid, self.server.superuser) {
                 signals.missed(pid);
                 return Ok(());
             }
@@ -454,6 +453,9 @@ impl Inward<'_> {
     fn parameter(&mut self, message: &Message<'_>) -> Result<(), Fault> {
         let status = ParameterStatus::read(message.body).map_err(Fault::Server)?;
         self.server.vars.set(status.name, status.value);
+        if status.name == b"is_superuser" {
+            self.server.superuser = status.value == b"on";
+        }
         if let Some(Entry { whose: Whose::Ours, what: What::Own(_), .. }) =
             self.server.ledger.head()
         {

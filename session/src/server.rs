@@ -67,6 +67,8 @@ pub struct ServerSide {
     pub(crate) fitting: Option<Fitting>,
     /// What was asked to be signalled, by a request under way.
     pub(crate) signals: Option<Box<Signals>>,
+    /// Whether the role it is in is a superuser, by its own word.
+    pub superuser: bool,
     /// What it is changing that others may stand on.
     pub(crate) underway: Option<Underway>,
     /// What its session is set to.
@@ -207,6 +209,7 @@ impl ServerSide {
             is_untold: false,
             fitting: None,
             signals: None,
+            superuser: false,
             underway: None,
             trail: Trail::default(),
             collects: false,

@@ -140,6 +140,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let server = &mut self.servers[entry as usize];
         let id = server.pool;
         server.side = ServerSide::new(welcome.vars.clone());
+        server.side.superuser = welcome.value(b"is_superuser") == Some(b"on");
         server.side.trail.habit = self.commons.memory().habits.entry(id).or_default().clone();
         server.state = State::Ready;
         server.since = self.now;

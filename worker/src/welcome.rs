@@ -20,6 +20,11 @@ impl Welcome {
         Self { parameters, vars }
     }
 
+    /// What was said of the parameter `name`.
+    pub(crate) fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        self.parameters.iter().find_map(|(known, value)| (known == name).then_some(&**value))
+    }
+
     /// As a client with `vars` is to hear it.
     pub(crate) fn write(&self, vars: &Vars, out: &mut Vec<u8>) {
         for (name, value) in &self.parameters {

@@ -91,6 +91,28 @@ fn only_ones_own_are_ended() {
     root.run(&format!("DROP ROLE {role}"));
 }
 
+/// A superuser ends whom it likes, in the role that it is in: in another it is none.
+#[test]
+fn a_superuser_ends_anybody() {
+    howdah_only!("a pid means nothing there");
+    let postgres = harness::Postgres::shared();
+    let socket =
+        format!("host={} port={} dbname=postgres", postgres.folder().display(), postgres.port());
+    let world = World::with(2, |setup| {
+        setup.database("mart", &socket).database("root", &format!("{socket} user=postgres"))
+    });
+    let [mut ann, mut root] =
+        ["mart", "root"].map(|name| world.howdah.login("app", PASSWORD, name).enter());
+    ann.run("SELECT 1");
+    let end = format!("SELECT pg_terminate_backend({})", pid(&ann));
+    root.run("SET ROLE pg_monitor");
+    assert_eq!(root.value(&end), "f");
+    assert_eq!(ann.value("SELECT 1"), "1");
+    root.run("RESET ROLE");
+    assert_eq!(root.value(&end), "t");
+    assert_eq!(ann.fatal().code(), "57P01");
+}
+
 /// A database can be dropped and renamed once its clients have gone, as if they had taken their servers along. And made:
 /// that it was not there is forgotten at once.
 #[test]
