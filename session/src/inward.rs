@@ -18,6 +18,7 @@ use crate::rules::{Fault, Mode, Rules};
 use crate::server::{Copying, Own, Phase, ServerSide, Unnamed};
 use crate::signals;
 use crate::statements::PREFIX;
+use crate::trail::Ran;
 use crate::wager;
 
 /// Messages that are looked into are collected, and no server has this much to say in one.
@@ -244,10 +245,13 @@ impl Inward<'_> {
                 self.heard.left_open = true;
                 return Ok(());
             }
+            self.report(status);
             self.pass(message);
         }
         self.pop();
         if status == Status::Idle && self.server.ledger.is_empty() {
+            self.server.trail.ran = Ran::Nothing;
+            self.server.reports.clear();
             self.server.ledger.ended();
             self.server.portals.clear();
             self.server.underway = None;
@@ -419,11 +423,11 @@ impl Inward<'_> {
         let fields = ErrorFields::new(message.body);
         let pid = pids::sole(fields.message()).filter(|_| fields.code() == signals::MISSED);
         let own = self.client.as_ref().map(|client| client.pid);
-        if let (Some(pid), Some(own), Some(signals)) = (pid, own, &mut self.server.signals) {
-            if self.pids.may_end(own, pid, self.server.superuser) {
-                signals.missed(pid);
-                return Ok(());
-            }
+        if let (Some(pid), Some(own), Some(signals)) = (pid, own, &mut self.server.signals)
+            && self.pids.may_end(own, pid, self.server.superuser)
+        {
+            signals.missed(pid);
+            return Ok(());
         }
         if self.is_for_client(message.tag)? {
             self.pass(message);
@@ -459,6 +463,10 @@ impl Inward<'_> {
         if let Some(Entry { whose: Whose::Ours, what: What::Own(_), .. }) =
             self.server.ledger.head()
         {
+            return Ok(());
+        }
+        if self.may_return(status.name) {
+            self.server.reports.push((status.name.into(), status.value.into()));
             return Ok(());
         }
         if let Some(client) = &mut self.client

@@ -24,6 +24,7 @@ use crate::sequences::{Pending, SOON};
 use crate::server::{Copying, Own, Phase, ServerSide, Unnamed};
 use crate::state::Tie;
 use crate::statements::{Ground, NOBODY, PREFIX, SCRATCH, Statement, Statements, TAKEN};
+use crate::trail::Ran;
 
 /// Names longer than this are not looked for: no statement was ever given one.
 const NAMES_MAX: usize = 1 << 20;
@@ -268,6 +269,7 @@ impl Outward<'_> {
         if reading.marks.has(Marks::RELEASES) {
             self.server.trail.release(reading, &self.client.vars);
         } else {
+            self.server.trail.ran = Ran::Other;
             self.server.trail.mark(reading);
         }
         self.lend_voice(reading);

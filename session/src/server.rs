@@ -67,6 +67,8 @@ pub struct ServerSide {
     pub(crate) fitting: Option<Fitting>,
     /// What was asked to be signalled, by a request under way.
     pub(crate) signals: Option<Box<Signals>>,
+    /// What it said of parameters that may go back to what its client asked for at login.
+    pub(crate) reports: Vec<(Vec<u8>, Vec<u8>)>,
     /// Whether the role it is in is a superuser, by its own word.
     pub superuser: bool,
     /// What it is changing that others may stand on.
@@ -209,6 +211,7 @@ impl ServerSide {
             is_untold: false,
             fitting: None,
             signals: None,
+            reports: Vec::new(),
             superuser: false,
             underway: None,
             trail: Trail::default(),

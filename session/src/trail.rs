@@ -36,8 +36,20 @@ pub struct Trail {
     pub(crate) sequences: Sequences,
     /// A text was run that only ends state, where none was but tracked parameters: as these were then.
     released: Option<Vars>,
+    /// What its client ran since it was in no transaction.
+    pub(crate) ran: Ran,
     /// How the clients of its pool use these.
     pub habit: Arc<Habit>,
+}
+
+/// What was run.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Ran {
+    #[default]
+    Nothing,
+    /// Texts that only end state.
+    Ends,
+    Other,
 }
 
 /// What a client asked for at login.
@@ -50,8 +62,17 @@ pub struct Asked {
 }
 
 impl Trail {
+    /// Whether parameters may go back to what the client asked for at login.
+    #[must_use]
+    pub fn may_return(&self) -> bool {
+        self.released.is_some() || self.marks.has(Marks::RESETS)
+    }
+
     /// A text is run that only ends state, for a client of these parameters. Where there is none, it leaves none.
     pub(crate) fn release(&mut self, reading: &Arc<Reading>, vars: &Vars) {
+        if self.ran == Ran::Nothing {
+            self.ran = Ran::Ends;
+        }
         let is_new = self.state.is_none() && self.ties.is_none() && self.workshop.is_idle();
         if !is_new || self.is_doubtful() {
             return self.mark(reading);
@@ -201,6 +222,7 @@ impl Trail {
 
     /// Something was run that nobody has read.
     pub(crate) fn mark_unknown(&mut self) {
+        self.ran = Ran::Other;
         self.marks = self.marks.and(Marks::ASK);
     }
 

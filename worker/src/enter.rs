@@ -429,8 +429,14 @@ impl<D: Driver, W: World> Worker<D, W> {
         let client = &mut self.clients[slot as usize];
         let pool = client.pool;
         let asked = client.side.asked.clone();
-        let state = asked.as_ref().and_then(|asked| self.proven(slot, asked)).flatten();
-        let state = state.or_else(|| self.baseline(pool));
+        let proof = asked.as_ref().and_then(|asked| self.proven(slot, asked));
+        let long = asked.as_ref().and_then(|asked| long_name(&asked.vars)).map(<[u8]>::to_vec);
+        let asked = match (asked, &proof) {
+            (Some(asked), Some(proof)) => self.share_asked(spelled(&asked, &proof.vars)),
+            (asked, _) => asked,
+        };
+        self.clients[slot as usize].side.asked.clone_from(&asked);
+        let state = proof.and_then(|proof| proof.state).or_else(|| self.baseline(pool));
         // The server that tells may have been logged in to elsewhere, and moved here since.
         self.recall_welcome(pool);
         let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize) else { return };
@@ -447,7 +453,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let mut vars = welcome.vars.clone();
         for (name, value) in asked.iter().flat_map(|asked| &asked.vars) {
             if !is_same_encoding(name, value, &vars) {
-                vars.set(name.as_bytes(), value);
+                vars.set(name.as_bytes(), &welcome.in_full(name, value));
             }
         }
         for (name, value) in forced {
@@ -456,7 +462,10 @@ impl<D: Driver, W: World> Worker<D, W> {
         let client = &mut self.clients[slot as usize];
         let mut out = Vec::new();
         wire::write::server::authentication_ok(&mut out);
-        welcome.write(&vars, &mut out);
+        if let Some(name) = long {
+            tell_of_name(&name, &mut out);
+        }
+        welcome.write(&vars, state.as_deref(), &mut out);
         wire::write::server::backend_key_data(
             &mut out,
             client.card.key.pid,
@@ -507,4 +516,37 @@ fn is_same_encoding(name: &str, value: &[u8], vars: &Vars) -> bool {
     };
     name.eq_ignore_ascii_case("client_encoding")
         && vars.value(b"client_encoding").is_some_and(|known| letters(known) == letters(value))
+}
+
+/// What PostgreSQL keeps of a name.
+const NAME_MAX: usize = 63;
+
+/// The `application_name` asked for, if PostgreSQL keeps only a part of it. What is not plain text it changes as well, each version in its way:
+/// that is left as it is.
+fn long_name(vars: &[(String, Vec<u8>)]) -> Option<&[u8]> {
+    let (_, value) = vars.iter().find(|(name, _)| name == "application_name")?;
+    let is_plain = value.iter().all(|byte| (b' '..=b'~').contains(byte));
+    (is_plain && value.len() > NAME_MAX).then_some(value)
+}
+
+/// `asked`, as servers spell it: these are theirs.
+fn spelled(asked: &Asked, theirs: &[(String, Vec<u8>)]) -> Asked {
+    let mut asked = asked.clone();
+    let is_long = long_name(&asked.vars).is_some();
+    for (name, value) in &mut asked.vars {
+        if let Some((_, known)) = theirs.iter().find(|(known, _)| known == name) {
+            value.clone_from(known);
+        } else if is_long && name == "application_name" {
+            value.truncate(NAME_MAX);
+        }
+    }
+    asked
+}
+
+/// As PostgreSQL says it.
+fn tell_of_name(name: &[u8], out: &mut Vec<u8>) {
+    let short = name.get(..NAME_MAX).unwrap_or(name);
+    let text = [b"identifier \"", name, b"\" will be truncated to \"", short, b"\""].concat();
+    let report = wire::Report { code: b"42622", with_v: true, ..crate::end::notice(&text) };
+    wire::write::server::notice_response(out, &report);
 }

@@ -26,6 +26,15 @@ const OPENING_MAX: u32 = 8;
 /// Text of prepared statements that one server may hold, in bytes.
 const PREPARED_BYTES: usize = 4 << 20;
 
+/// Settings that a server took, as it spells them.
+#[derive(Clone)]
+pub(crate) struct Proof {
+    /// Tracked parameters, without `application_name`.
+    pub(crate) vars: Vec<(String, Vec<u8>)>,
+    /// All others.
+    pub(crate) state: Option<Arc<session::State>>,
+}
+
 /// A pool, as its worker holds it.
 pub(crate) struct Room {
     pub(crate) pool: Pool,
@@ -46,7 +55,7 @@ pub(crate) struct Room {
     /// `server_reset_query`, where it is to be run at every release.
     pub(crate) reset: Option<Box<str>>,
     /// Settings asked for at login that its servers are known to take, and as what.
-    pub(crate) proven: HashMap<session::State, Option<Arc<session::State>>>,
+    pub(crate) proven: HashMap<session::Asked, Proof>,
     /// What its servers said of themselves at login; nobody gets in before somebody knows.
     pub(crate) welcome: Option<Arc<Welcome>>,
     pub(crate) counters: Counters,

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use io::Driver;
 use pool::ServerId;
-use session::{Asked, Own, State, Tie, Trail};
+use session::{Asked, Own, State, Tie, Trail, Vars};
 
 use crate::client;
 use crate::end::Why;
 use crate::log::Level;
+use crate::room::Proof;
+use crate::welcome::Welcome;
 use crate::worker::Worker;
 use crate::world::World;
 
@@ -36,8 +38,14 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// A server has done its part for `slot`: they part, unless something ties them, or it is not
     /// known yet whether anything does.
     pub(crate) fn part(&mut self, slot: u32, entry: u32) {
+        let (server, client) =
+            (&mut self.servers[entry as usize], &mut self.clients[slot as usize]);
+        let before = server.side.trail.may_return().then(|| client.side.vars.clone());
+        server.side.trail.review(&mut client.side);
+        if let Some(before) = before {
+            self.tell_returned(slot, entry, &before);
+        }
         let server = &mut self.servers[entry as usize];
-        server.side.trail.review(&mut self.clients[slot as usize].side);
         // A spoilt server is asked as well: what its client left there may go on only there.
         if server.side.trail.is_doubtful() && !planted::is("state-unasked") {
             return self.probe(entry);
@@ -94,6 +102,18 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
     }
 
+    /// Parameters of `slot` that were as `before` may be back at what it asked for at login: then it hears of it.
+    fn tell_returned(&mut self, slot: u32, entry: u32, before: &Vars) {
+        let side = &self.clients[slot as usize].side;
+        let mut out = Vec::new();
+        if self.servers[entry as usize].side.is_done(side) {
+            session::tell(side, before, &mut out);
+        }
+        if !out.is_empty() {
+            self.send_to_client(slot, &out);
+        }
+    }
+
     /// A probe was answered.
     pub(crate) fn probed(&mut self, entry: u32, error: Option<&[u8]>, rows: &[Box<[u8]>]) {
         let server = &mut self.servers[entry as usize];
@@ -105,6 +125,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let tracked = &self.site.tracked;
         let side = client.map(|client| &mut client.side);
         let before = side.as_ref().and_then(|side| side.state.clone());
+        let vars = side.as_ref().map(|side| side.vars.clone());
         if error.is_some() && server.side.trail.asks_of_sequences() {
             server.side.trail.assume();
             return self.probe(entry);
@@ -134,6 +155,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(slot) = slot else { return self.give_back(entry) };
         if self.clients[slot as usize].card.proving {
             return self.was_proven(slot, entry);
+        }
+        if let Some(vars) = vars {
+            self.tell_returned(slot, entry, &vars);
         }
         if self.made_settings(slot, before.as_ref()) {
             return self.refuse_state(slot, Tie::Settings);
@@ -336,11 +360,15 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// A client asked for settings at login that nobody has asked for before: see whether its server
     /// takes them.
     pub(crate) fn prove(&mut self, slot: u32, entry: u32, asked: &Arc<Asked>) {
+        let pool = self.clients[slot as usize].pool;
+        let welcome = self.room(pool).and_then(|room| room.welcome.clone());
         let client = &mut self.clients[slot as usize];
         client.card.proving = true;
         client.side.vars = self.servers[entry as usize].side.vars.clone();
         for (name, value) in &asked.vars {
-            client.side.vars.set(name.as_bytes(), value);
+            let value =
+                welcome.as_ref().map_or_else(|| value.into(), |said| said.in_full(name, value));
+            client.side.vars.set(name.as_bytes(), &value);
         }
         client.side.state = Some(asked.state.clone().shared());
         if !self.adapt(slot, entry, Behind::Nothing) {
@@ -360,11 +388,16 @@ impl<D: Driver, W: World> Worker<D, W> {
         client.card.proving = false;
         let (asked, state) = (client.side.asked.clone(), client.side.state.clone());
         let pool = client.pool;
+        let taken = self.servers[entry as usize].side.vars.clone();
         if let (Some(asked), Some(room)) = (asked, self.room_mut(pool)) {
             if room.proven.len() >= PROVEN_MAX {
                 room.proven.clear();
             }
-            room.proven.insert(asked.state.clone(), state);
+            let asked = without_name(&asked);
+            let value = |name: &str| taken.value(name.as_bytes()).map(<[u8]>::to_vec);
+            let vars = asked.vars.iter();
+            let vars = vars.filter_map(|(name, _)| Some((name.clone(), value(name)?))).collect();
+            room.proven.insert(asked, Proof { vars, state });
         }
         self.uncouple(slot, entry);
         self.give_back(entry);
@@ -398,12 +431,18 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     /// Whether the settings that a client asks for are known to be good, and what they then are.
-    pub(crate) fn proven(&self, slot: u32, asked: &Asked) -> Option<Option<Arc<State>>> {
-        if asked.state.is_default() {
-            return Some(None);
-        }
+    pub(crate) fn proven(&self, slot: u32, asked: &Asked) -> Option<Proof> {
         let room = self.room(self.clients[slot as usize].pool)?;
-        room.proven.get(&asked.state).cloned()
+        let names = without_name(asked);
+        let welcome = room.welcome.as_ref();
+        let is_known = |(name, value): &(String, Vec<u8>)| {
+            let said = |welcome: &Arc<Welcome>| welcome.vars.value(name.as_bytes()) == Some(value);
+            !room.rules.follows || welcome.is_some_and(said)
+        };
+        if asked.state.is_default() && names.vars.iter().all(is_known) {
+            return Some(Proof { vars: names.vars, state: None });
+        }
+        room.proven.get(&names).cloned()
     }
 
     /// Give `entry` to the pool, linked to nobody.
@@ -411,6 +450,13 @@ impl<D: Driver, W: World> Worker<D, W> {
         let id = self.servers[entry as usize].pool;
         self.with_pool(id, |pool, _| pool.test(ServerId(entry)));
     }
+}
+
+/// What of `asked` a server could refuse, or spell in another way.
+fn without_name(asked: &Asked) -> Asked {
+    let mut asked = asked.clone();
+    asked.vars.retain(|(name, _)| name != "application_name");
+    asked
 }
 
 /// The body of an ERROR, as a FATAL.

@@ -28,6 +28,7 @@ mod lookups;
 mod modes;
 mod names;
 mod others;
+mod parameters;
 mod passing;
 mod peers;
 mod pins;
