@@ -85,7 +85,7 @@ impl ServerSide {
     /// Whether something of ours is not answered yet that was said in front of the client's request.
     #[must_use]
     pub fn is_behind_ours(&self) -> bool {
-        let ours = |what| matches!(what, What::Own(Own::Ahead | Own::Lend));
+        let ours = |what| matches!(what, What::Own(Own::Ahead | Own::Lend | Own::Dress));
         self.ledger.head().is_some_and(|head| ours(head.what))
     }
 }

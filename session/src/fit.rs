@@ -89,7 +89,7 @@ const PLANNED: [&[u8]; 8] =
     [b"select", b"with", b"insert", b"update", b"delete", b"merge", b"values", b"table"];
 
 /// Whether PostgreSQL keeps a plan for a text, and watches what that returns.
-fn is_planned(text: &[u8]) -> bool {
+pub(crate) fn is_planned(text: &[u8]) -> bool {
     let mut text = behind_comments(text);
     while let [b'(', rest @ ..] = text {
         text = behind_comments(rest);
@@ -146,7 +146,7 @@ impl Outward<'_> {
     }
 
     /// Whether something may have changed on which `statement` stands since it was prepared.
-    fn is_of_before(&self, statement: &Statement) -> bool {
+    pub(crate) fn may_differ(&self, statement: &Statement) -> bool {
         statement.ground == Ground::Unknown
             || statement.ground != self.ground()
             || !statement.is_of_now(self.statements.ages())
@@ -170,7 +170,7 @@ impl Outward<'_> {
         if statement.told.is_silent()
             || self.server.copy != Copying::No
             || statement.has_changed()
-            || !self.is_of_before(statement)
+            || !self.may_differ(statement)
             || !is_planned(&statement.query)
         {
             return Fits::Yes;
@@ -200,7 +200,7 @@ impl Outward<'_> {
     /// The types of parameters with which `statement` is parsed: those that it was given, or if it may have become
     /// another, those that it had.
     pub(crate) fn types<'a>(&self, statement: &'a Statement) -> &'a [u8] {
-        if self.is_of_before(statement) { statement.told_types() } else { &statement.types }
+        if self.may_differ(statement) { statement.told_types() } else { &statement.types }
     }
 }
 

@@ -265,16 +265,17 @@ impl Inward<'_> {
     fn owned(&mut self, kind: Own) {
         let mut error = self.server.own_error.take();
         let mut kind = kind;
-        let workshop = &mut self.server.trail.workshop;
         match kind {
             // That it could not be done is for the request behind it to show.
             Own::Lend => error = None,
+            Own::Dress => self.dressed(error.take()),
             // A set is done with the last statement that it comprises; what cannot be prepared does no harm to it.
-            Own::Set if !workshop.underway.is_empty() && !self.heard.fatal => {
+            Own::Set if !self.server.trail.workshop.underway.is_empty() && !self.heard.fatal => {
                 self.server.set_error = error;
                 return;
             }
             Own::Prepare => {
+                let workshop = &mut self.server.trail.workshop;
                 workshop.answered(error.is_some());
                 if !workshop.underway.is_empty() && !self.heard.fatal {
                     return;
@@ -533,8 +534,9 @@ impl Inward<'_> {
         let code = fields.code();
         self.heard.told = self.client.is_some();
         if wager::is_provoked(&fields) {
+            let body = self.server.provoked.take();
             if self.client.is_some() {
-                self.flow.to_client.say(wager::changed);
+                self.flow.to_client.say(|out| wager::say(body.as_deref(), out));
             }
             return;
         }
@@ -747,7 +749,7 @@ fn is_answer(tag: u8, to: What) -> bool {
                     | tag::COPY_BOTH
             )
         }
-        What::Own(Own::Lookup | Own::Prepare | Own::Lend)
+        What::Own(Own::Lookup | Own::Prepare | Own::Lend | Own::Dress)
             if matches!(
                 tag,
                 tag::PARSE_COMPLETE | tag::BIND_COMPLETE | tag::CLOSE_COMPLETE | tag::NO_DATA

@@ -18,7 +18,17 @@ use crate::text::dotted_names;
 
 /// A name of the client's, and what it means, or nothing but that it is taken: what is given up by its name need
 /// not be prepared any more, and perhaps it cannot be.
-type Loan = (Arc<[u8]>, Option<Arc<Statement>>);
+type Loan = (Arc<[u8]>, Option<Arc<Statement>>, Use);
+
+/// What a loan is for.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Use {
+    /// It is given up, or its name is to be found taken.
+    Name,
+    /// It is to be found in the list of statements.
+    List,
+    Execution,
+}
 
 /// Names of ours that stand for nothing, and may have been left behind.
 const PASSING: [&[u8]; 2] = [TAKEN, SCRATCH];
@@ -110,7 +120,7 @@ impl Outward<'_> {
     /// finds the client's and not ours.
     pub(crate) fn lend_for_query(&mut self, reading: &Reading) {
         let loans = self.loans(reading);
-        let looks = reading.marks.has(Marks::LOOKS) && self.server.ledger.owes_only_us();
+        let looks = self.shows_list(reading) && self.server.ledger.owes_only_us();
         let ours = if looks { self.forget_ours() } else { Vec::new() };
         if !loans.is_empty() || !ours.is_empty() {
             self.lend_before(&ours, loans);
@@ -124,11 +134,36 @@ impl Outward<'_> {
         }
         // One that cannot be prepared now is to stand in no other's way.
         for loan in loans {
-            self.say(|out| parse(&loan, out));
-            self.say(write::client::sync);
-            self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
+            let dress = loan.1.as_deref().filter(|statement| self.may_differ(statement));
+            let dress = dress.filter(|_| self.is_quiet());
+            let on = dress.and_then(|statement| self.put_on(statement));
+            if let Some(on) = &on {
+                self.query_ours(Own::Lend, on);
+            }
+            self.lend(|out| parse(&loan, out));
+            if on.is_some() {
+                self.query_ours(Own::Lend, b"ROLLBACK");
+            }
+            if on.is_some() && loan.2 == Use::List {
+                // If it could not be prepared, its name is there all the same.
+                self.lend(|out| parse(&(Arc::clone(&loan.0), None, Use::Name), out));
+            }
             self.server.lent.push(loan.0);
         }
+        self.say(write::client::sync);
+        self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
+    }
+
+    /// Whether nothing of the client's is under way, in no transaction.
+    fn is_quiet(&self) -> bool {
+        let server = &self.server;
+        server.phase == Phase::Synced
+            && server.status == Status::Idle
+            && server.ledger.owes_only_us()
+    }
+
+    fn lend(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+        self.say(fill);
         self.say(write::client::sync);
         self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
     }
@@ -147,9 +182,28 @@ impl Outward<'_> {
             && self.statements.reading_of(statement).marks.has(Marks::LOOKS)
     }
 
+    /// Whether what is run by a text looks at the list: itself, or what it executes.
+    fn shows_list(&mut self, reading: &Reading) -> bool {
+        let mut executes = |deed: &Deed| match deed {
+            Deed::Execute(name) => {
+                self.prepared_as(name).is_some_and(|reading| reading.marks.has(Marks::LOOKS))
+            }
+            _ => false,
+        };
+        reading.marks.has(Marks::LOOKS) || reading.deeds.iter().any(&mut executes)
+    }
+
     /// A statement is about to be used that may look at the list. Ours go, as far as that can be done now.
     pub(crate) fn hide_ours(&mut self, statement: &Statement) -> Looks {
-        if !self.looks(statement) {
+        if !self.rules.watches() || !self.client.vars.can_read(&statement.query) {
+            return Looks::No;
+        }
+        let reading = self.statements.reading_of(statement);
+        if !reading.marks.has(Marks::LOOKS) && reading.deeds.is_empty() {
+            return Looks::No;
+        }
+        let reading = Arc::clone(reading);
+        if !self.shows_list(&reading) {
             return Looks::No;
         }
         if self.server.phase != Phase::Synced {
@@ -168,12 +222,8 @@ impl Outward<'_> {
         }
         let ours = self.forget_ours();
         // What cannot be prepared now would end a transaction.
-        let loans = if self.server.status == Status::Idle {
-            let reading = Arc::clone(self.statements.reading_of(statement));
-            self.loans(&reading)
-        } else {
-            Vec::new()
-        };
+        let loans =
+            if self.server.status == Status::Idle { self.loans(&reading) } else { Vec::new() };
         if !loans.is_empty() || !ours.is_empty() {
             self.lend_before(&ours, loans);
         }
@@ -288,18 +338,20 @@ impl Outward<'_> {
     }
 
     fn loans(&mut self, reading: &Reading) -> Vec<Loan> {
-        let mut names: Vec<(Arc<[u8]>, bool)> = Vec::new();
+        let mut names: Vec<(Arc<[u8]>, Use)> = Vec::new();
         for deed in &reading.deeds {
             let (Deed::Execute(name) | Deed::Deallocate(name) | Deed::Prepare { name, .. }) = deed;
-            names.push((Arc::from(&**name), matches!(deed, Deed::Execute(_))));
+            let executes = matches!(deed, Deed::Execute(_));
+            names.push((Arc::from(&**name), if executes { Use::Execution } else { Use::Name }));
+        }
+        if self.shows_list(reading) {
+            names.extend(self.client.all_names().into_iter().map(|name| (name, Use::List)));
         }
         // What is executed first: who gives it up afterwards needs no more.
-        names.sort_by_key(|(_, executed)| *executed);
-        if reading.marks.has(Marks::LOOKS) {
-            names.extend(self.client.all_names().into_iter().map(|name| (name, true)));
-        }
+        names.sort_by_key(|(_, purpose)| *purpose);
+        let quiet = self.is_quiet();
         let mut loans: Vec<Loan> = Vec::new();
-        while let Some((name, whole)) = names.pop() {
+        while let Some((name, purpose)) = names.pop() {
             let is_lent = self.server.lent.contains(&name) || loans.iter().any(|l| l.0 == name);
             if is_lent {
                 continue;
@@ -309,16 +361,24 @@ impl Outward<'_> {
             else {
                 continue;
             };
-            if !whole {
-                loans.push((name, None));
+            // What cannot be prepared any more would fail what it is lent to.
+            let name_only = match purpose {
+                Use::Name => true,
+                // It may find itself there.
+                Use::List if self.looks(&statement) => false,
+                Use::List => !quiet && self.may_differ(&statement),
+                Use::Execution => false,
+            };
+            if name_only {
+                loans.push((name, None, purpose));
                 continue;
             }
             for deed in &self.statements.reading_of(&statement).deeds {
                 if let Deed::Execute(name) = deed {
-                    names.push((Arc::from(&**name), true));
+                    names.push((Arc::from(&**name), Use::Execution));
                 }
             }
-            loans.push((name, Some(statement)));
+            loans.push((name, Some(statement), purpose));
         }
         // What is executed is there before what executes it: that is read with it.
         loans.reverse();
@@ -335,7 +395,7 @@ impl Outward<'_> {
     }
 }
 
-fn parse((name, statement): &Loan, out: &mut Vec<u8>) {
+fn parse((name, statement, _): &Loan, out: &mut Vec<u8>) {
     let (query, types) = statement
         .as_ref()
         .map_or_else(Default::default, |statement| (&*statement.query, &*statement.types));

@@ -5,6 +5,7 @@ mod ages;
 mod ahead;
 mod cache;
 mod client;
+mod dress;
 mod fit;
 mod flow;
 mod inward;

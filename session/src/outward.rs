@@ -9,6 +9,7 @@ use wire::{BindNames, Named, Namespace, Parse, Piece, write};
 use crate::ages::Change;
 use crate::cache::Standing;
 use crate::client::ClientSide;
+use crate::dress::Dressed;
 use crate::fit::Fits;
 use crate::flow::{Aside, Flow};
 use crate::ledger::{Undo, What, Whose, Wipe};
@@ -516,6 +517,7 @@ impl Outward<'_> {
         };
         let ground = self.ground();
         let statement = self.statements.intern(parse.query, parse.types.as_bytes(), ground);
+        self.dress(&statement);
         if wipes(parse.query) {
             self.server.ledger.wipe(Wipe::Execute);
         }
@@ -762,13 +764,10 @@ impl Outward<'_> {
                 let statement = if unproven { self.renewed(statement, &name) } else { statement };
                 let mut statement = statement;
                 if self.lacks(&statement) {
-                    match self.fits(&statement) {
+                    match self.suits(&statement) {
                         Fits::Yes => statement = self.grounded(statement, &name),
                         Fits::Later => return Found::Hold,
-                        Fits::No => {
-                            self.provoke();
-                            return Found::Nobody(name);
-                        }
+                        Fits::No => return Found::Nobody(name),
                     }
                 }
                 let statement = self.present(&statement).unwrap_or(statement);
@@ -776,7 +775,7 @@ impl Outward<'_> {
                 if absent && unproven {
                     self.client.names(|names| names.prove(&name));
                 } else if absent && statement.has_changed() {
-                    self.provoke();
+                    self.provoke(None);
                     return Found::Nobody(name);
                 }
                 if !self.have(&statement) {
@@ -788,6 +787,23 @@ impl Outward<'_> {
             Meaning::Nothing if name.starts_with(PREFIX) => Found::Nobody(name.into()),
             Meaning::Nothing => Found::AsItIs,
         }
+    }
+
+    /// Whether the server, which lacks `statement`, can be given it now. If not, the client is to hear why.
+    fn suits(&mut self, statement: &Arc<Statement>) -> Fits {
+        match self.parse_dressed(statement) {
+            Dressed::Later => return Fits::Later,
+            Dressed::Struck(error) => {
+                self.provoke(Some(error));
+                return Fits::No;
+            }
+            Dressed::No => {}
+        }
+        let fits = self.fits(statement);
+        if fits == Fits::No {
+            self.provoke(None);
+        }
+        fits
     }
 
     fn lacks(&self, statement: &Statement) -> bool {
@@ -823,6 +839,7 @@ impl Outward<'_> {
         }
         let anew = self.statements.intern(&statement.query, statement.told_types(), present);
         anew.told.adopt(&statement.told);
+        self.dress(&anew);
         anew
     }
 
@@ -900,7 +917,7 @@ impl Outward<'_> {
                     Fits::Yes => {}
                     Fits::Later => return false,
                     Fits::No => {
-                        self.provoke();
+                        self.provoke(None);
                         return true;
                     }
                 }
@@ -932,7 +949,7 @@ impl Outward<'_> {
     }
 
     /// Close what was not used for longest, until there is room for one more.
-    fn make_room(&mut self, statement: &Statement) {
+    pub(crate) fn make_room(&mut self, statement: &Statement) {
         let weight = statement.weight();
         while let Some(old) = self.server.known.in_the_way(weight, self.rules, &self.server.ledger)
         {

@@ -7,6 +7,7 @@ use wire::{Scanner, Status};
 
 use crate::ages::Underway;
 use crate::cache::Cache;
+use crate::dress::Dressing;
 use crate::fit::{Described, Fitting};
 use crate::ledger::{Ledger, Trust, Undo, What, Whose};
 use crate::signals::Signals;
@@ -65,6 +66,10 @@ pub struct ServerSide {
     pub(crate) is_untold: bool,
     /// A statement that it is about to be given.
     pub(crate) fitting: Option<Fitting>,
+    /// The same, where it is parsed with settings of its own.
+    pub(crate) dressing: Option<Box<Dressing>>,
+    /// What a provoked error is to be.
+    pub(crate) provoked: Option<Box<[u8]>>,
     /// What was asked to be signalled, by a request under way.
     pub(crate) signals: Option<Box<Signals>>,
     /// What it said of parameters that may go back to what its client asked for at login.
@@ -126,6 +131,8 @@ pub enum Own {
     /// Statements of the client's under their own names, for one text that calls them so; or that these are
     /// given up again. Nobody hears of it.
     Lend,
+    /// A statement of the client's, with the settings that it was parsed with; and these. Nobody hears of it.
+    Dress,
 }
 
 /// Where the messages sent stand towards the Sync that ends their batch.
@@ -210,6 +217,8 @@ impl ServerSide {
             described: VecDeque::new(),
             is_untold: false,
             fitting: None,
+            dressing: None,
+            provoked: None,
             signals: None,
             reports: Vec::new(),
             superuser: false,

@@ -493,6 +493,22 @@ pub(crate) fn restore(from: &State, to: &State, out: &mut Vec<u8>) -> bool {
     out.len() > before
 }
 
+/// Append what gives a session as it was at login these settings, so far as they have a say in what a text means.
+pub(crate) fn put_on(state: Option<&State>, vars: &crate::Vars, out: &mut Vec<u8>) {
+    for (name, value) in vars.iter() {
+        assign(name.as_bytes(), value, out);
+    }
+    let Some(state) = state else { return };
+    for (name, value) in state.settings().filter(|(name, _)| has_say(name)) {
+        assign(name, value, out);
+    }
+    for (name, value) in [("session_authorization", &state.user), ("role", &state.role)] {
+        if let Some(value) = value {
+            assign(name.as_bytes(), value, out);
+        }
+    }
+}
+
 /// `set_config` takes any value that ever was one, a list of names too.
 fn assign(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"SELECT pg_catalog.set_config(");

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use hashbrown::HashTable;
 
 use crate::ages::{Ages, Words};
+use crate::dress::Dress;
 use crate::fit::Told;
 use crate::pids::{self, Pids};
 use crate::sight::Sights;
@@ -32,6 +33,8 @@ pub struct Statement {
     pub types: Box<[u8]>,
     /// With which settings it was parsed first: with others the text may mean something else.
     pub(crate) ground: Ground,
+    /// These settings.
+    pub(crate) dress: OnceLock<Dress>,
     /// What it stands on, and how often that had been changed when it was first parsed.
     words: Words,
     age: u32,
@@ -71,6 +74,7 @@ impl Statement {
             query,
             types,
             ground,
+            dress: OnceLock::new(),
             words,
             age,
             told: Told::default(),

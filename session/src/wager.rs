@@ -50,11 +50,12 @@ pub(crate) fn is_provoked(error: &ErrorFields<'_>) -> bool {
         && error.message().windows(CHANGED.len()).any(|window| window == CHANGED)
 }
 
-/// As PostgreSQL says it. Drivers look at the routine, and prepare again.
-pub(crate) fn changed(out: &mut Vec<u8>) {
+/// An error with this body; by itself, that a result has changed, as PostgreSQL says it: drivers look at the routine,
+/// and prepare again.
+pub(crate) fn say(body: Option<&[u8]>, out: &mut Vec<u8>) {
     const FIELDS: &[u8] = b"SERROR\0VERROR\0C0A000\0Mcached plan must not change result type\0\
         Fplancache.c\0RRevalidateCachedQuery\0\0";
-    write::message(out, tag::ERROR, |out| out.extend_from_slice(FIELDS));
+    write::message(out, tag::ERROR, |out| out.extend_from_slice(body.unwrap_or(FIELDS)));
 }
 
 impl Outward<'_> {
@@ -93,8 +94,9 @@ impl Outward<'_> {
         wager.synced = piece.ends && piece.tag == from_client::SYNC;
     }
 
-    /// The client is to hear that the result has changed: the server says so for us.
-    pub(crate) fn provoke(&mut self) {
+    /// The client is to hear this error, or that the result has changed: the server says so for us.
+    pub(crate) fn provoke(&mut self, error: Option<Box<[u8]>>) {
+        self.server.provoked = error;
         self.inject(What::Parse, |out| write::client::parse(out, NOBODY, CHANGED, b""));
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Engine {
     state: State,
     /// What a rollback goes back to; there is one while a transaction is open.
     saved: Option<State>,
+    /// What a rollback to the savepoint goes back to.
+    savepoint: Option<State>,
     block: Block,
     /// Extended messages came after the last Sync.
     in_batch: bool,
@@ -151,6 +153,7 @@ impl Engine {
             reported: state.vars.clone(),
             state,
             saved: None,
+            savepoint: None,
             block: Block::None,
             in_batch: false,
             skipping: false,
@@ -560,6 +563,7 @@ impl Engine {
             }
             Op::Begin => self.run_begin(),
             Op::Commit | Op::Rollback => self.run_end(*op == Op::Commit),
+            Op::Savepoint | Op::RollbackTo | Op::Release => self.run_savepoint(op)?,
             Op::Fail => return error("22012", format!("division by zero for {}", name(who))),
             Op::Notice => {
                 self.notice(b"00000", format!("a notice for {}", name(who)).as_bytes());
@@ -632,6 +636,29 @@ impl Engine {
         let commits = commits && self.block != Block::Failed;
         self.end(commits);
         if commits { "COMMIT" } else { "ROLLBACK" }
+    }
+
+    fn run_savepoint(&mut self, op: &Op<'_>) -> Result<&'static str, Failure> {
+        if self.block == Block::None {
+            return error("25P01", "savepoints can only be used in transaction blocks");
+        }
+        if *op == Op::Savepoint {
+            self.savepoint = Some(self.state.clone());
+            return Ok("SAVEPOINT");
+        }
+        let Some(savepoint) = self.savepoint.take() else {
+            return error("3B001", "savepoint does not exist");
+        };
+        if *op == Op::Release {
+            return Ok("RELEASE");
+        }
+        self.block = Block::Open;
+        self.savepoint = Some(savepoint.clone());
+        if savepoint != self.state {
+            self.state = savepoint;
+            self.changed();
+        }
+        Ok("ROLLBACK")
     }
 
     fn run_set(&mut self, name: &[u8], value: &[u8]) -> Result<&'static str, Failure> {
@@ -786,6 +813,7 @@ impl Engine {
 
     fn end(&mut self, commits: bool) {
         self.block = Block::None;
+        self.savepoint = None;
         self.portals.clear();
         match &mut self.desk {
             Some(desk) if commits => desk.committed(),

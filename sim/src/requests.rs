@@ -21,10 +21,10 @@ const NAMES: [&[u8]; 4] = [b"", b"s1", b"s2", b"s3"];
 /// Statements that clients share.
 const SHARED: [&[u8]; 12] = [
     b"r1/*-*/",
-    b"r2/*-*/",
-    b"r3/*-*/",
+    b"table r2/*-*/",
+    b"table r3/*-*/",
     b"r5,40/*-*/",
-    b"r1/*-*/",
+    b"table r1/*-*/",
     b"n/*-*/",
     b"z3/*-*/",
     b"SET TimeZone='CET'/*-*/",

@@ -98,6 +98,10 @@ pub(crate) enum Op<'a> {
     Begin,
     Commit,
     Rollback,
+    /// Of the pooler's own.
+    Savepoint,
+    RollbackTo,
+    Release,
     Fail,
     Notice,
     /// `z20`: a row, after so many milliseconds.
@@ -155,7 +159,7 @@ pub(crate) enum Op<'a> {
 impl Op<'_> {
     /// Whether it ends a transaction, and so is welcome in a failed one.
     pub(crate) fn ends_transaction(&self) -> bool {
-        matches!(self, Self::Commit | Self::Rollback)
+        matches!(self, Self::Commit | Self::Rollback | Self::RollbackTo)
     }
 
     /// The tag of those whose answer is no more than that.
@@ -189,29 +193,13 @@ pub(crate) fn split(text: &[u8]) -> (&[u8], &[u8]) {
 }
 
 pub(crate) fn op(statement: &[u8]) -> Op<'_> {
+    // What it does is the same; but PostgreSQL plans it.
+    let statement = statement.strip_prefix(b"table ").unwrap_or(statement);
     let (Some(first), rest) = (statement.first(), statement.get(1..).unwrap_or_default()) else {
         return Op::Nonsense;
     };
-    match statement {
-        b"b" | b"BEGIN" => return Op::Begin,
-        b"c" | b"COMMIT" => return Op::Commit,
-        b"k" | b"ROLLBACK" => return Op::Rollback,
-        b"f" => return Op::Fail,
-        b"n" => return Op::Notice,
-        b"x" => return Op::Crash,
-        b"DEALLOCATE ALL" => return Op::DeallocateAll,
-        b"DISCARD ALL" => return Op::DiscardAll,
-        b"DISCARD SEQUENCES" => return Op::DiscardSequences,
-        b"ra" | b"RESET ALL" => return Op::ResetAll,
-        b"RESET SESSION AUTHORIZATION" => return Op::ResetUser,
-        b"UNLISTEN *" => return Op::Unlisten(None),
-        b"t0" => return Op::Table(false),
-        b"t1" => return Op::Table(true),
-        b"SET statement_timeout=0" => {
-            return Op::Set { name: b"statement_timeout", value: Cow::Borrowed(b"0") };
-        }
-        b"select 1" => return Op::Rows { count: 1, pad: 0 },
-        _ => {}
+    if let Some(op) = whole(statement) {
+        return op;
     }
     if statement.starts_with(b"SELECT 's'::pg_catalog.text,") {
         return Op::Probe;
@@ -259,6 +247,34 @@ pub(crate) fn op(statement: &[u8]) -> Op<'_> {
         b'O' => Op::CopyOut { chunks: one, pad: two, fails: true },
         _ => Op::Nonsense,
     }
+}
+
+/// Statements that are known by all of their text.
+fn whole(statement: &[u8]) -> Option<Op<'_>> {
+    Some(match statement {
+        b"b" | b"BEGIN" | b"BEGIN ISOLATION LEVEL READ COMMITTED" => Op::Begin,
+        b"SAVEPOINT \"PGBOUNCER_0\"" => Op::Savepoint,
+        b"ROLLBACK TO \"PGBOUNCER_0\"" => Op::RollbackTo,
+        b"RELEASE \"PGBOUNCER_0\"" => Op::Release,
+        b"c" | b"COMMIT" => Op::Commit,
+        b"k" | b"ROLLBACK" => Op::Rollback,
+        b"f" => Op::Fail,
+        b"n" => Op::Notice,
+        b"x" => Op::Crash,
+        b"DEALLOCATE ALL" => Op::DeallocateAll,
+        b"DISCARD ALL" => Op::DiscardAll,
+        b"DISCARD SEQUENCES" => Op::DiscardSequences,
+        b"ra" | b"RESET ALL" => Op::ResetAll,
+        b"RESET SESSION AUTHORIZATION" | b"RESET ROLE" => Op::ResetUser,
+        b"UNLISTEN *" => Op::Unlisten(None),
+        b"t0" => Op::Table(false),
+        b"t1" => Op::Table(true),
+        b"SET statement_timeout=0" => {
+            Op::Set { name: b"statement_timeout", value: Cow::Borrowed(b"0") }
+        }
+        b"select 1" => Op::Rows { count: 1, pad: 0 },
+        _ => return None,
+    })
 }
 
 fn numbers(text: &[u8]) -> Option<(u32, usize)> {

@@ -243,7 +243,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Own::Probe => "session probe",
                 Own::Ear => "listening",
                 Own::Prepare => "PREPARE",
-                Own::Lend => "statement names",
+                Own::Lend | Own::Dress => "statement names",
             };
             self.log_server(entry, Level::Warning, format_args!("{what} failed: {text}"));
             return self.own_failed(entry, own, body);
@@ -268,8 +268,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             // Their answers are more than that they are done.
             Own::Ear => self.ear_heard(entry),
-            Own::Ahead | Own::Lend if cancel_behind => self.cancel_on(entry, None),
-            Own::Lookup | Own::Probe | Own::Prepare | Own::Ahead | Own::Lend => {}
+            Own::Ahead | Own::Lend | Own::Dress if cancel_behind => self.cancel_on(entry, None),
+            Own::Lookup | Own::Probe | Own::Prepare | Own::Ahead | Own::Lend | Own::Dress => {}
         }
     }
 
@@ -281,7 +281,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             Own::Set | Own::Ahead => self.vars_refused(entry, error),
             Own::Clean | Own::Reconnect | Own::Lookup => self.server_dies(entry, "unclean server"),
             Own::Ear => self.ear_failed(entry),
-            Own::Probe | Own::Prepare | Own::Lend => {}
+            Own::Probe | Own::Prepare | Own::Lend | Own::Dress => {}
         }
     }
 

@@ -193,3 +193,69 @@ fn what_a_search_path_changes_is_an_error_on_every_server() {
     ann.ask(&[query("SET search_path = one")]);
     assert_eq!(ann.ask(&use_it("s", &[])).value(), "5");
 }
+
+/// Constants are read with the settings with which their statement was prepared.
+#[test]
+fn constants_are_read_once() {
+    howdah_only!("they are read as they would be now");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    ann.ask(&[query("SET TimeZone = 'Asia/Tokyo'; SET standard_conforming_strings = off")]);
+    let epoch = "SELECT extract(epoch FROM '2021-02-03 00:00'::timestamptz)::int";
+    ann.ask(&prepare("epoch", epoch));
+    ann.ask(&prepare("slash", r"SELECT 'a\\b', $1"));
+    let away = [query("SET TimeZone = 'UTC'"), query("SET standard_conforming_strings = on")];
+    ann.ask(&away);
+    ann.moves();
+    assert_eq!(ann.ask(&use_it("epoch", &[])).value(), "1612278000");
+    assert_eq!(ann.ask(&use_it("slash", &["x"])).rows()[0][0].as_deref(), Some(r"a\b"));
+    assert_eq!(ann.ask(&[query("SHOW TimeZone")]).value(), "UTC");
+    // In a transaction, nothing of which is lost.
+    ann.moves();
+    change(&world, "CREATE TABLE seen (a int)");
+    ann.ask(&[query("BEGIN"), query("INSERT INTO seen VALUES (1)")]);
+    ann.ask(&[query("SET LOCAL TimeZone = 'Europe/Zurich'"), query("SAVEPOINT a")]);
+    assert_eq!(ann.ask(&use_it("epoch", &[])).value(), "1612278000");
+    ann.ask(&[query("SHOW TimeZone"), query("ROLLBACK TO a"), query("SHOW TimeZone")]);
+    ann.ask(&use_it("slash", &["x"]));
+    ann.ask(&[query("COMMIT"), query("SHOW TimeZone"), query("SELECT max(a) FROM seen")]);
+    // Said at once.
+    ann.moves();
+    ann.ask(&[vec![query("BEGIN")], use_it("epoch", &[]), vec![query("COMMIT")]].concat());
+    ann.moves();
+    ann.ask(&[vec![query("SELECT 1/0")], use_it("epoch", &[]), use_it("slash", &["y"])].concat());
+    ann.moves();
+    // In a transaction that has failed nothing can be done.
+    ann.ask(&[query("BEGIN"), query("SELECT 1/0")]);
+    assert_eq!(ann.ask(&use_it("epoch", &[])).code(), "25P02");
+    ann.ask(&[query("ROLLBACK")]);
+    assert_eq!(ann.ask(&use_it("epoch", &[])).value(), "1612278000");
+    // Nobody else has what it was given.
+    let mut bob = world.client();
+    bob.run("SET TimeZone = 'UTC'");
+    bob.ask(&prepare("epoch", epoch).concat());
+    assert_eq!(bob.ask(&use_it("epoch", &[]).concat()).value(), "1612310400");
+}
+
+/// What cannot be prepared with present settings is in the list all the same.
+#[test]
+fn the_list_has_what_could_not_be_prepared_now() {
+    howdah_only!("it lists the server's");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    ann.ask(&[query("SET search_path = one")]);
+    ann.ask(&[parse("s", "SELECT * FROM p"), parse("t", "SELECT 1"), sync()]);
+    ann.ask(&[query("SET search_path = ''")]);
+    ann.moves();
+    let list = "SELECT name, from_sql FROM pg_prepared_statements ORDER BY 1";
+    let whole = "SELECT name, statement FROM pg_prepared_statements ORDER BY 1";
+    assert_eq!(ann.ask(&[query(whole)]).rows().len(), 2);
+    ann.ask(&[extended(list, &[]), sync()]);
+    ann.moves();
+    ann.ask(&[close_statement(""), parse("", list), bind("", "", &[]), execute("", 0), sync()]);
+    ann.moves();
+    ann.ask(&[query("BEGIN"), query(list), query("COMMIT")]);
+    world.direct().run("DROP TABLE one.p");
+    ann.moves();
+    ann.ask(&[query(list)]);
+}

@@ -109,7 +109,8 @@ fn what_moves_with_its_client_to_other_settings_is_not_shared() {
     prepare(&mut ann, sql);
     ann.run("SET TimeZone = 'UTC'");
     world.howdah.order("RECONNECT");
-    assert_eq!(use_it(&mut ann, &[]).code(), "");
+    assert_eq!(use_it(&mut ann, &[]).value(), "1612278000", "as it was read then");
+    assert_eq!(ann.value("SHOW TimeZone"), "UTC");
     let mut bob = with(&world, "SET TimeZone = 'Asia/Tokyo'");
     prepare(&mut bob, sql);
     assert_eq!(use_it(&mut bob, &[]).value(), "1612278000");
