@@ -281,9 +281,8 @@ fn run_memory(options: &Options) -> anyhow::Result<()> {
     let conditions = canned_conditions(options, Workload::Simple, 5_000);
     println!("\nresident bytes per idle client, {} clients", conditions.clients);
     println!("{:<14}{:>14}{:>14}{:>16}", "", "logged in", "served once", "MB with 20");
-    for pooler in poolers(options) {
-        match memory::weigh(&pooler, &conditions) {
-            _ if matches!(pooler.kind, Kind::Direct) => {}
+    for pooler in poolers(options).iter().filter(|pooler| pooler.kind != Kind::Direct) {
+        match memory::weigh(pooler, &conditions) {
             Ok(weight) => {
                 let megabytes = weight.empty_bytes as f64 / 1e6;
                 let Weight { logged_in, served, .. } = weight;

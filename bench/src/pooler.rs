@@ -25,7 +25,7 @@ pub struct Pooler {
     pub extra: String,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// Nothing between: clients dial the server.
     Direct,

@@ -1,13 +1,14 @@
 //! The memory that received bytes land in, and the count of who still reads it.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::BufRingEntry;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::Buffers;
 
@@ -231,29 +232,31 @@ impl Drop for Loan {
     }
 }
 
-/// A page-aligned run of zeroed memory.
+/// A page-aligned run of zeroed memory, straight from the kernel: of what is never touched there is none. (The
+/// allocator's aligned zeroes are written, and so all there.)
 struct Block {
     start: NonNull<u8>,
-    layout: Layout,
+    length: usize,
 }
 
 impl Block {
-    const PAGE: usize = 4096;
-
     fn new(length: usize) -> Self {
-        let layout = Layout::from_size_align(length, Self::PAGE).expect("a few MiB is a size");
-        // SAFETY: the length is not zero.
-        let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
-            handle_alloc_error(layout)
+        let (access, sharing) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: nobody has anything at an address that the kernel chooses.
+        let mapped = unsafe { mmap_anonymous(ptr::null_mut(), length, access, sharing) };
+        let start = mapped.ok().and_then(|start| NonNull::new(start.cast()));
+        let Some(start) = start else {
+            handle_alloc_error(Layout::array::<u8>(length).expect("a few MiB is a size"))
         };
-        Self { start, layout }
+        Self { start, length }
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this very layout.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        // SAFETY: mapped in `new` with this very length, and whoever used it is gone.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
+        debug_assert!(unmapped.is_ok());
     }
 }
 
@@ -292,6 +295,20 @@ mod tests {
         assert!(lender.is_low() && !lender.has_any());
         held.clear();
         assert!(!lender.is_low());
+    }
+
+    /// A buffer that nobody has read into yet is no more than a promise.
+    #[test]
+    fn what_is_not_used_takes_no_memory() {
+        let resident = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").expect("a process has one");
+            statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number")
+        };
+        let before = resident();
+        let lenders: Vec<_> = (0..16).map(|_| Lender::with_stack()).collect();
+        let pages = resident().saturating_sub(before);
+        assert_eq!(lenders.len(), 16);
+        assert!(pages < 16 * 1024, "of 256 MiB {pages} pages are there");
     }
 
     /// A kernel that hands out what it does not have is not believed.

@@ -6,6 +6,7 @@
 //! client without a server stays: no process has it, and where the server says so, the number tells whom it was about.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -24,18 +25,29 @@ const MANY: usize = 4096;
 /// The pids of the whole process' clients.
 #[derive(Debug, Default)]
 pub struct Pids {
-    clients: Mutex<BTreeMap<u32, Client>>,
+    clients: Mutex<Book>,
     servers: Mutex<BTreeMap<u32, Vec<Weak<Voice>>>>,
     desks: Box<[Arc<Links>]>,
 }
 
-/// Where a client is, and as whom it is known to its servers.
-#[derive(Debug)]
-struct Client {
-    worker: u16,
-    slot: u32,
-    user: Option<Arc<str>>,
+/// Where clients are, and as whom they are known to their servers.
+#[derive(Debug, Default)]
+struct Book {
+    clients: BTreeMap<u32, Client>,
+    /// A number for each user that some client was logged in as, from 1 on.
+    users: BTreeMap<Arc<str>, u32>,
 }
+
+/// There may be tens of thousands.
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    slot: u32,
+    /// 0: nobody yet.
+    user: u32,
+    worker: u16,
+}
+
+const _: () = assert!(size_of::<Client>() <= 12, "every idle client has one");
 
 impl Pids {
     #[must_use]
@@ -53,47 +65,55 @@ impl Pids {
     /// The client in `slot` of `worker` is given `pid`. `false`: somebody else has it.
     #[must_use]
     pub fn enter(&self, pid: u32, worker: u16, slot: u32) -> bool {
-        let mut clients = open(&self.clients);
-        if clients.contains_key(&pid) {
-            return false;
+        match open(&self.clients).clients.entry(pid) {
+            Entry::Vacant(free) => {
+                free.insert(Client { slot, user: 0, worker });
+                true
+            }
+            Entry::Occupied(_) => false,
         }
-        clients.insert(pid, Client { worker, slot, user: None });
-        true
     }
 
     /// The client that has `pid` is logged in to its servers as `user`.
     pub fn is_user(&self, pid: u32, user: &Arc<str>) {
-        if let Some(client) = open(&self.clients).get_mut(&pid) {
-            client.user = Some(Arc::clone(user));
-        }
+        let mut book = open(&self.clients);
+        let Book { clients, users } = &mut *book;
+        let Some(client) = clients.get_mut(&pid) else { return };
+        client.user = match users.get(user) {
+            Some(number) => *number,
+            None => {
+                let number = users.len() as u32 + 1;
+                *users.entry(Arc::clone(user)).or_insert(number)
+            }
+        };
     }
 
     /// The worker and the slot of the client that has `pid`.
     #[must_use]
     pub fn place_of(&self, pid: u32) -> Option<(u16, u32)> {
-        open(&self.clients).get(&pid).map(|client| (client.worker, client.slot))
+        open(&self.clients).clients.get(&pid).map(|client| (client.worker, client.slot))
     }
 
     /// Whether PostgreSQL would let one client end another: they are the same user, or the one is a superuser.
     pub(crate) fn may_end(&self, own: u32, other: u32, superuser: bool) -> bool {
-        let clients = open(&self.clients);
-        let user = |pid| clients.get(&pid).map(|client: &Client| &client.user);
+        let book = open(&self.clients);
+        let user = |pid| book.clients.get(&pid).map(|client| client.user);
         match (user(own), user(other)) {
-            (Some(own), Some(other)) => superuser || own.is_some() && own == other,
+            (Some(own), Some(other)) => superuser || own != 0 && own == other,
             _ => false,
         }
     }
 
     /// The client that has `pid` is gone.
     pub fn leave(&self, pid: u32) {
-        open(&self.clients).remove(&pid);
+        open(&self.clients).clients.remove(&pid);
     }
 
     /// The pid of the server that the client with `pid` has now. `None`: it has none, or there is no such client.
     fn server_of(&self, pid: u32) -> Option<u32> {
         // Held until the number is read: its slot is nobody else's before it has left.
-        let clients = open(&self.clients);
-        let Client { worker, slot, .. } = clients.get(&pid)?;
+        let book = open(&self.clients);
+        let Client { worker, slot, .. } = book.clients.get(&pid)?;
         Some(self.desks.get(usize::from(*worker))?.of(*slot)).filter(|pid| *pid != NOBODY)
     }
 

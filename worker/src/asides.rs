@@ -38,7 +38,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// As PostgreSQL ends a session for another; `by` is the database of that one, which has to be at the same place.
     pub(crate) fn end_client(&mut self, slot: u32, pid: u32, by: &Database) {
-        let client = self.clients.get(slot as usize).filter(|client| client.card.key.pid == pid);
+        let client = self.clients.get(slot as usize).filter(|client| client.side.pid == pid);
         let Some(database) = client.and_then(|client| self.room(client.pool)) else { return };
         let database = &database.database;
         if (&database.hosts, database.port) == (&by.hosts, by.port) {

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use io::{Conn, Ends};
+use io::Conn;
 use pool::{Instant, PoolId, ServerId};
 use session::ClientSide;
 use session::login::Replication;
 
 use crate::desk::Desk;
 use crate::ears::Ear;
+use crate::ends::PackedEnds;
 use crate::enter::Entering;
+use crate::keys::CancelKey;
 use crate::server::Replica;
 
-/// One client connection. There may be tens of thousands idle, so what only some have is boxed.
+/// One client connection. There may be tens of thousands idle, so what only some have is boxed, and so is
+/// what is not looked at while it talks.
 pub(crate) struct Client {
     pub(crate) conn: Conn,
     pub(crate) pool: PoolId,
@@ -20,6 +23,8 @@ pub(crate) struct Client {
     pub(crate) reading: bool,
     /// It said goodbye, behind requests that are still being answered.
     pub(crate) leaving: bool,
+    /// A server is being asked whether it takes the settings it asked for.
+    pub(crate) proving: bool,
     pub(crate) state: State,
     pub(crate) side: ClientSide,
     /// Bytes that wait for a server, or for the relay.
@@ -29,69 +34,93 @@ pub(crate) struct Client {
     /// When its transaction began.
     pub(crate) began: Instant,
     pub(crate) card: Box<Card>,
-    /// The server that has what sequences gave it, by entry and id: as long as nobody took its place there.
-    pub(crate) home: Option<(u32, u64)>,
     /// Where it listens while it has no server.
     pub(crate) ear: Option<Box<Ear>>,
 }
+
+const _: () = {
+    assert!(size_of::<Client>() <= 176, "every idle client has one");
+    assert!(size_of::<Card>() <= 88, "and one of these: with the allocator's word it fills 96 bytes");
+};
 
 /// Who a client is: what is looked at only when it comes, goes, cancels or is shown.
 pub(crate) struct Card {
     /// `id` of SHOW CLIENTS, and what names it in the log.
     pub(crate) id: u64,
-    pub(crate) ends: Ends,
-    /// What TLS says of it, where there is TLS.
-    pub(crate) tls: Option<Box<auth::TlsFacts>>,
+    pub(crate) ends: PackedEnds,
     pub(crate) connected: Instant,
-    /// Unix time, in seconds.
-    pub(crate) connected_wall: i64,
-    /// The database as the client calls it; `None` until it is known that there is such a one.
-    pub(crate) database: Option<Arc<str>>,
-    pub(crate) user: Option<Arc<str>>,
-    /// Its cancel key; empty until it is logged in.
+    /// What it said at login. Once it is let in, all who said the same have one copy.
+    pub(crate) name: Option<Arc<Name>>,
+    /// Its cancel key.
     pub(crate) key: CancelKey,
+    pub(crate) rare: Option<Box<Rare>>,
+    /// Unix time, in seconds.
+    pub(crate) connected_wall: u32,
     /// It counts in the census of its database and user.
     pub(crate) counted: bool,
     /// It does not count toward `max_client_conn`: an admin, or one that has already left.
     pub(crate) exempt: bool,
     pub(crate) replication: Replication,
+}
+
+/// As whom a client came, and for what.
+#[derive(Debug, Eq, Hash, PartialEq)]
+pub(crate) struct Name {
+    /// The database as the client calls it; `None` if there is no such one.
+    pub(crate) database: Option<Arc<str>>,
+    pub(crate) user: Arc<str>,
+}
+
+/// What only some clients have.
+#[derive(Default)]
+pub(crate) struct Rare {
+    /// What TLS says of it, while it logs in.
+    pub(crate) tls: Option<auth::TlsFacts>,
     /// Version and cipher suite, where it speaks TLS: `TLSv1.3/TLS_AES_256_GCM_SHA384`.
     pub(crate) suite: Option<&'static str>,
     /// What its own server is to be, until that is dialled.
     pub(crate) replica: Option<Box<Replica>>,
-    /// A server is being asked whether it takes the settings it asked for.
-    pub(crate) proving: bool,
+    /// The server that has what sequences gave it, by entry and id: as long as nobody took its place there.
+    pub(crate) home: Option<(u32, u64)>,
 }
 
 impl Card {
-    pub(crate) fn new(id: u64, ends: Ends, now: Instant, wall_us: i64) -> Self {
+    pub(crate) fn new(id: u64, ends: PackedEnds, now: Instant, wall_us: i64) -> Self {
         Self {
             id,
             ends,
-            tls: None,
             connected: now,
-            connected_wall: wall_us / 1_000_000,
-            database: None,
-            user: None,
+            name: None,
             key: CancelKey::default(),
+            rare: None,
+            connected_wall: u32::try_from(wall_us / 1_000_000).unwrap_or(u32::MAX),
             counted: false,
             exempt: false,
             replication: Replication::None,
-            suite: None,
-            replica: None,
-            proving: false,
         }
     }
-}
 
-/// What a client must show to cancel its query.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CancelKey {
-    pub(crate) pid: u32,
-    /// 4 bytes, or 32 since protocol 3.2.
-    pub(crate) secret: Box<[u8]>,
-    /// It may come from a peer, and says how often it was sent on.
-    pub(crate) travels: bool,
+    /// The database as the client calls it; `None` until it is known that there is such a one.
+    pub(crate) fn database(&self) -> Option<&str> {
+        self.name.as_ref()?.database.as_deref()
+    }
+
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.name.as_ref().map(|name| &*name.user)
+    }
+
+    pub(crate) fn tls(&self) -> Option<&auth::TlsFacts> {
+        self.rare.as_ref()?.tls.as_ref()
+    }
+
+    pub(crate) fn suite(&self) -> Option<&'static str> {
+        self.rare.as_ref()?.suite
+    }
+
+    /// What only some have, for this one.
+    pub(crate) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
 }
 
 /// Where a client is. Waiting and linked clients are also known to their pool.

@@ -9,7 +9,6 @@ use pool::{ClientId, Duration};
 use wire::{ErrorFields, Report};
 
 use crate::client::{Client, State, WaitingFor};
-use crate::keys::KeyId;
 use crate::log::{Level, Side, Subject};
 use crate::worker::Worker;
 use crate::world::World;
@@ -172,7 +171,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             census.clients -= 1;
         }
         if std::mem::replace(&mut card.counted, false)
-            && let (Some(database), Some(user)) = (&card.database, &card.user)
+            && let (Some(database), Some(user)) = (card.database(), card.user())
         {
             census.leave(database, user);
             drop(census);
@@ -214,9 +213,8 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// The kernel is done with a client's socket.
     pub(crate) fn client_gone(&mut self, slot: u32) {
         let Some(client) = self.clients.try_remove(slot as usize) else { return };
-        if let Some(key) = KeyId::of(client.card.key.pid, &client.card.key.secret) {
-            self.keys.remove(&key);
-            self.commons.pids.leave(client.card.key.pid);
+        if client.side.pid != 0 {
+            self.commons.pids.leave(client.side.pid);
             self.links.set(slot, 0);
         }
         self.commons.undeal(self.me);
@@ -244,7 +242,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             session::login::Replication::Physical => "yes",
             session::login::Replication::Logical => "database",
         };
-        let tls = self.clients[slot as usize].card.suite.unwrap_or("no");
+        let tls = self.clients[slot as usize].card.suite().unwrap_or("no");
         let text = format_args!(
             "login attempt: db={database} user={user} tls={tls} replication={replication}"
         );
@@ -268,9 +266,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         let subject = Subject {
             side: Side::Client,
             id: card.id,
-            database: card.database.as_deref(),
-            user: card.user.as_deref(),
-            ends: Some(&card.ends),
+            database: card.database(),
+            user: card.user(),
+            ends: Some(&card.ends.open()),
         };
         self.world.log().line(level, format_args!("{subject} {text}"));
     }

@@ -8,7 +8,7 @@ use pool::PoolId;
 use session::login::{AuthPlan, ClientLogin, Facts, Policy, Proof, Replication, Step};
 use session::{Asked, ClientSide, Vars};
 
-use crate::client::{Card, Client, State, WaitingFor};
+use crate::client::{Card, Client, Name, State, WaitingFor};
 use crate::desk::Desk;
 use crate::end::Why;
 use crate::inquiry::Question;
@@ -87,7 +87,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let conn = self.driver.adopt(socket);
         self.commons.census().clients += 1;
         let encryption = self.encryption_for(&ends);
-        let card = Card::new(self.commons.socket_id(), ends, self.now, self.world.wall_us());
+        let (id, wall_us) = (self.commons.socket_id(), self.world.wall_us());
+        let card = Card::new(id, ends.into(), self.now, wall_us);
         let login = ClientLogin::new(encryption);
         let (wish, way, question, handshake, parked) = (None, None, None, None, false);
         let entering = Box::new(Entering { login, wish, way, question, handshake, parked });
@@ -99,10 +100,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             side: ClientSide::new(Vars::new(&self.site.tracked)),
             held: Vec::new(),
             leaving: false,
+            proving: false,
             since: self.now,
             began: self.now,
             card: Box::new(card),
-            home: None,
             ear: None,
         }));
         self.set_role(conn, Role::Client(entry));
@@ -250,12 +251,11 @@ impl<D: Driver, W: World> Worker<D, W> {
         let database: Arc<str> = String::from_utf8_lossy(&facts.database).into();
         let known = site.config.database(&database);
         let card = &mut self.clients[slot as usize].card;
-        let own_uid = card.ends.uid == Some(site.uid) && matches!(card.ends.peer, Address::Unix(_));
-        card.user = Some(user.clone());
+        let ends = card.ends.open();
+        let own_uid = ends.uid == Some(site.uid) && matches!(ends.peer, Address::Unix(_));
         let console = *database == *admin::CONSOLE;
-        if known.is_some() || console {
-            card.database = Some(database.clone());
-        }
+        let called = (known.is_some() || console).then(|| database.clone());
+        card.name = Some(Arc::new(Name { database: called, user: user.clone() }));
         card.replication = facts.replication;
         self.log_login_attempt(slot, &database, &user);
 
@@ -319,15 +319,15 @@ impl<D: Driver, W: World> Worker<D, W> {
         } else {
             admin::Columns::Todays
         };
-        let key = self.new_key(slot, 0);
+        self.give_key(slot, 0);
         let mut out = Vec::new();
+        let key = &self.clients[slot as usize].card.key;
         wire::write::server::authentication_ok(&mut out);
         admin::welcome(&mut out);
-        wire::write::server::backend_key_data(&mut out, key.pid, &key.secret);
+        wire::write::server::backend_key_data(&mut out, key.pid, key.secret());
         self.say_at_login(&mut out);
         wire::write::server::ready_for_query(&mut out, wire::Status::Idle);
         let client = &mut self.clients[slot as usize];
-        client.card.key = key;
         client.since = self.now;
         let before = std::mem::replace(
             &mut client.state,
@@ -380,11 +380,14 @@ impl<D: Driver, W: World> Worker<D, W> {
         if let (Some(secret), true) = (&wish.secret, pool_user == wish.user) {
             self.commons.memory().secrets.insert(pool, secret.clone());
         }
-        let key = self.new_key(slot, wish.facts.minor);
+        self.give_key(slot, wish.facts.minor);
+        let name = Name { database: Some(wish.database.clone()), user: wish.user.clone() };
         let client = &mut self.clients[slot as usize];
+        client.card.name = Some(self.names.share(name));
+        if let Some(rare) = &mut client.card.rare {
+            rare.tls = None;
+        }
         client.card.counted = true;
-        client.side.pid = key.pid;
-        client.card.key = key;
         if let Some(Some(room)) = self.rooms.get_mut(pool.0 as usize) {
             room.clients += 1;
         }
@@ -443,7 +446,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(welcome) = room.welcome.clone() else { return };
         room.counters.client_login_count += 1;
         let database = room.database.clone();
-        self.commons.pids.is_user(self.clients[slot as usize].card.key.pid, &room.user);
+        self.commons.pids.is_user(self.clients[slot as usize].side.pid, &room.user);
         let forced = [
             ("client_encoding", &database.client_encoding),
             ("DateStyle", &database.datestyle),
@@ -466,11 +469,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             tell_of_name(&name, &mut out);
         }
         welcome.write(&vars, state.as_deref(), &mut out);
-        wire::write::server::backend_key_data(
-            &mut out,
-            client.card.key.pid,
-            &client.card.key.secret,
-        );
+        let key = &client.card.key;
+        wire::write::server::backend_key_data(&mut out, key.pid, key.secret());
         client.side.vars = vars;
         client.side.state = state;
         client.since = self.now;
@@ -499,7 +499,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             return;
         }
         let client = &self.clients[slot as usize];
-        let host = crate::log::place(&client.card.ends);
+        let host = crate::log::place(&client.card.ends.open());
         let index = settings.iter().position(|(name, _)| name == "application_name");
         let name = index.map_or(Vec::new(), |index| settings.remove(index).1);
         let name = if name.is_empty() { b"app".to_vec() } else { name };

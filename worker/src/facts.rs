@@ -78,6 +78,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             State::Closing => return None,
         };
         let card = &client.card;
+        let ends = card.ends.open();
         let waiting = matches!(client.state, State::Waiting(_));
         let application_name = match &client.state {
             State::Console(_) => String::new(),
@@ -85,19 +86,19 @@ impl<D: Driver, W: World> Worker<D, W> {
         };
         Some(SocketFacts {
             state,
-            user: card.user.as_deref().map(str::to_owned),
-            database: card.database.as_deref().map(str::to_owned),
+            user: card.user().map(str::to_owned),
+            database: card.database().map(str::to_owned),
             replication: replication(card.replication),
-            addr: address(&card.ends.peer, &card.ends.local),
-            local: address(&card.ends.local, &card.ends.peer),
-            connect_time: card.connected_wall,
+            addr: address(&ends.peer, &ends.local),
+            local: address(&ends.local, &ends.peer),
+            connect_time: card.connected_wall.into(),
             request_time: wall - seconds(self.now.since(client.since)),
             wait_us: if waiting { micros(self.now, client.since) } else { 0 },
             close_needed: false,
             ptr: crate::log::pointer(card.id),
             link: link.map(crate::log::pointer),
-            remote_pid: card.ends.pid.unwrap_or(0),
-            tls: card.suite.unwrap_or_default().to_owned(),
+            remote_pid: ends.pid.unwrap_or(0),
+            tls: card.suite().unwrap_or_default().to_owned(),
             application_name,
             prepared_statements: client.side.prepared(),
             id: card.id,
@@ -169,7 +170,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let row = |server: &Server| {
             let (pinned, client) = (server.pinned.as_ref()?, server.client?);
             let (client, room) = (self.clients.get(client.0 as usize)?, self.room(server.pool)?);
-            let user = client.card.user.as_deref().unwrap_or_default();
+            let user = client.card.user().unwrap_or_default();
             Some(admin::PinFacts {
                 database: room.name.to_string(),
                 user: user.to_owned(),
@@ -465,7 +466,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         });
         let var = |vars: &session::Vars, name: &[u8]| vars.value(name).map(|v| text(Some(v)));
         let clients = self.clients.iter().filter_map(|(_, client)| {
-            let card = &client.card;
+            let (card, ends) = (&client.card, client.card.ends.open());
             let (State::Idle | State::Waiting(_) | State::Linked(_)) = client.state else {
                 return None;
             };
@@ -476,9 +477,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             Some(FdFacts {
                 fd: fd(client.conn),
                 task: "client",
-                user: card.user.as_deref().map(str::to_owned),
-                database: card.database.as_deref().map(str::to_owned),
-                addr: address(&card.ends.peer, &card.ends.local),
+                user: card.user().map(str::to_owned),
+                database: card.database().map(str::to_owned),
+                addr: address(&ends.peer, &ends.local),
                 link: link.map_or(0, fd),
                 client_encoding: var(&client.side.vars, b"client_encoding"),
                 std_strings: var(&client.side.vars, b"standard_conforming_strings"),

@@ -91,7 +91,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn is_too_late(&self, slot: u32) -> bool {
         let served = self.standing.shutdown == Some(Shutdown::WaitForClients)
             && self.site.config.settings.so_reuseport
-            && !self.clients[slot as usize].card.ends.peer.is_unix()
+            && !self.clients[slot as usize].card.ends.is_unix()
             && !self.standing.finished;
         self.standing.shutdown.is_some() && !served
     }

@@ -73,7 +73,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let State::Login(entering) = &client.state else { return None };
         let wish = entering.wish.as_ref()?;
         let card = &client.card;
-        let asker = Asker { site: &self.site, wish, tls: card.tls.as_deref(), ends: &card.ends };
+        let (tls, ends) = (card.tls(), &card.ends.open());
+        let asker = Asker { site: &self.site, wish, tls, ends };
         let choice = asker.choose();
         if let Choice::Way(way) = &choice {
             self.tell_rule(slot, way);
@@ -108,7 +109,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// What a client's login goes over.
     pub(crate) fn channel(&self, slot: u32) -> Channel {
-        match &self.clients[slot as usize].card.tls {
+        match self.clients[slot as usize].card.tls() {
             Some(tls) => Channel::Tls { end_point: tls.end_point.clone() },
             None => Channel::Open,
         }
@@ -123,7 +124,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let State::Login(entering) = &client.state else { return };
         let Some(wish) = &entering.wish else { return };
         let card = &client.card;
-        let asker = Asker { site: &self.site, wish, tls: card.tls.as_deref(), ends: &card.ends };
+        let (tls, ends) = (card.tls(), &card.ends.open());
+        let asker = Asker { site: &self.site, wish, tls, ends };
         let found = self.site.rules.find(&asker.caller());
         let doubtful = matches!(found, Found::Doubtful(_));
         let (Found::Rule(rule) | Found::Doubtful(rule)) = found else { return };

@@ -20,7 +20,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         if let State::Login(mut entering) = std::mem::replace(&mut client.state, waiting) {
             client.held = entering.leftover();
         }
-        client.card.replica = Some(Box::new(Replica {
+        client.card.rare().replica = Some(Box::new(Replica {
             kind: facts.replication,
             parameters: facts.parameters.clone(),
         }));
@@ -47,7 +47,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         let answer = self.commons.bank().ask_dedicated(pool, self.me, waited, self.now, &mut calls);
         self.deliver(calls);
         if let Answer::Open { .. } = answer
-            && let Some(replica) = self.clients[slot as usize].card.replica.take()
+            && let Some(rare) = &mut self.clients[slot as usize].card.rare
+            && let Some(replica) = rare.replica.take()
         {
             let client = ClientId(slot);
             self.dial(pool, Some((client, replica)));
@@ -86,7 +87,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         wire::write::server::authentication_ok(&mut out);
         welcome.write_all(&mut out);
         let card = &mut self.clients[client.0 as usize].card;
-        wire::write::server::backend_key_data(&mut out, card.key.pid, &card.key.secret);
+        wire::write::server::backend_key_data(&mut out, card.key.pid, card.key.secret());
         wire::write::server::ready_for_query(&mut out, wire::Status::Idle);
         out.extend_from_slice(leftover);
         self.send_to_client(client.0, &out);
@@ -106,5 +107,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 
 /// Whether it has not even been dialled for yet.
 fn waits_for_replica(client: &Client) -> bool {
-    matches!(client.state, State::Waiting(WaitingFor::Replica)) && client.card.replica.is_some()
+    let rare = client.card.rare.as_ref();
+    matches!(client.state, State::Waiting(WaitingFor::Replica))
+        && rare.is_some_and(|rare| rare.replica.is_some())
 }

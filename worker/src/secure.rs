@@ -102,11 +102,12 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(client) = self.clients.get_mut(slot as usize) else { return };
         let State::Login(entering) = &mut client.state else { return };
         let Some(Handshake { direct, inward }) = entering.handshake.take() else { return };
-        client.card.suite = Some(sealed.suite);
-        client.card.tls = Some(Box::new(TlsFacts {
+        let rare = client.card.rare();
+        rare.suite = Some(sealed.suite);
+        rare.tls = Some(TlsFacts {
             certificate: sealed.peer.as_deref().and_then(Certificate::read),
             end_point: inward.end_point.clone(),
-        }));
+        });
         entering.login.secured();
         if direct && sealed.alpn.as_deref() != Some(tls::ALPN) {
             // Whoever does not name the protocol may have been led here from another one.

@@ -16,14 +16,17 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn keep_home(&mut self, slot: u32, entry: u32) {
         let (client, server) = (&mut self.clients[slot as usize], &self.servers[entry as usize]);
         if server.side.trail.remembers(&client.side) {
-            client.home = Some((entry, server.id));
+            client.card.rare().home = Some((entry, server.id));
         }
     }
 
     /// The server that still has what sequences gave `slot`, if it is to be found at all.
     pub(crate) fn home_of(&self, slot: u32) -> Option<ServerId> {
         let client = &self.clients[slot as usize];
-        let (entry, id) = client.home.filter(|_| client.side.remembers)?;
+        if !client.side.remembers {
+            return None;
+        }
+        let (entry, id) = client.card.rare.as_ref()?.home?;
         let server = self.servers.get(entry as usize).filter(|server| server.id == id)?;
         let is_there = server.pool == client.pool && server.side.trail.remembers(&client.side);
         is_there.then_some(ServerId(entry))

@@ -153,7 +153,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             return self.baseline_known(entry);
         }
         let Some(slot) = slot else { return self.give_back(entry) };
-        if self.clients[slot as usize].card.proving {
+        if self.clients[slot as usize].proving {
             return self.was_proven(slot, entry);
         }
         if let Some(vars) = vars {
@@ -212,12 +212,12 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.keep_ear(slot);
         let client = &mut self.clients[slot as usize];
         client.since = now;
-        let waiting_for = if client.card.proving {
+        let waiting_for = if client.proving {
             client::WaitingFor::Welcome
         } else {
             client::WaitingFor::Query
         };
-        client.card.proving = false;
+        client.proving = false;
         if waiting_for == client::WaitingFor::Query && client.held.is_empty() {
             // It was taken out of the line meanwhile, by a cancel; or it has had its answer.
             client.state = client::State::Idle;
@@ -363,7 +363,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let pool = self.clients[slot as usize].pool;
         let welcome = self.room(pool).and_then(|room| room.welcome.clone());
         let client = &mut self.clients[slot as usize];
-        client.card.proving = true;
+        client.proving = true;
         client.side.vars = self.servers[entry as usize].side.vars.clone();
         for (name, value) in &asked.vars {
             let value =
@@ -379,13 +379,13 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// The server took them. How it spells them only a probe tells.
     pub(crate) fn settings_taken(&mut self, slot: u32, entry: u32) {
         self.servers[entry as usize].side.trail.doubt();
-        debug_assert!(self.clients[slot as usize].card.proving);
+        debug_assert!(self.clients[slot as usize].proving);
         self.probe(entry);
     }
 
     fn was_proven(&mut self, slot: u32, entry: u32) {
         let client = &mut self.clients[slot as usize];
-        client.card.proving = false;
+        client.proving = false;
         let (asked, state) = (client.side.asked.clone(), client.side.state.clone());
         let pool = client.pool;
         let taken = self.servers[entry as usize].side.vars.clone();
@@ -415,19 +415,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// What a client asked for at login, as one value for all who ask for the same.
     pub(crate) fn share_asked(&mut self, asked: Asked) -> Option<Arc<Asked>> {
-        if asked == Asked::default() {
-            return None;
-        }
-        if let Some(known) = self.asked.get(&asked) {
-            return Some(known.clone());
-        }
-        if self.asked.len() >= self.asked_sweep_at {
-            self.asked.retain(|asked| Arc::strong_count(asked) > 1);
-            self.asked_sweep_at = (2 * self.asked.len()).max(1024);
-        }
-        let asked = Arc::new(asked);
-        self.asked.insert(asked.clone());
-        Some(asked)
+        (asked != Asked::default()).then(|| self.asked.share(asked))
     }
 
     /// Whether the settings that a client asks for are known to be good, and what they then are.

@@ -279,7 +279,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let slot = server.client.map(|client| client.0);
         let client = slot.and_then(|slot| self.clients.get_mut(slot as usize));
         // One that is not let in yet hears nothing.
-        let client = client.filter(|client| !client.card.proving);
+        let client = client.filter(|client| !client.proving);
         let conn = client.as_ref().map(|client| client.conn);
         if server.replica.is_some() {
             if let Some(conn) = conn {
@@ -534,7 +534,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(client) = server.client else { return };
         let Some(known) = self.clients.get(client.0 as usize) else { return };
         server.side.trail.took(&known.side);
-        if known.card.proving {
+        if known.proving {
             return self.settings_taken(client.0, entry);
         }
         if self.ear_returns(client.0, entry) {
@@ -547,7 +547,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     pub(crate) fn vars_refused(&mut self, entry: u32, error: &[u8]) {
         let slot = self.servers[entry as usize].client.map(|client| client.0);
         if let Some(slot) = slot
-            && self.clients.get(slot as usize).is_some_and(|client| client.card.proving)
+            && self.clients.get(slot as usize).is_some_and(|client| client.proving)
         {
             return self.not_proven(slot, entry, error);
         }

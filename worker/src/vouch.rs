@@ -31,7 +31,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             Way::Pam(rule) => {
                 let service = rule.as_ref().and_then(|rule| rule.options.pam_service.as_deref());
                 let service = service.unwrap_or(SERVICE).to_owned();
-                let from = match &client.card.ends.peer {
+                let from = match &client.card.ends.open().peer {
                     Address::Inet(at) => at.ip().to_string(),
                     Address::Unix(_) => String::new(),
                 };

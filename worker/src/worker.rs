@@ -1,6 +1,6 @@
 //! One core's loop: what is done, what it means, what to do about it.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -15,16 +15,16 @@ use slab::Slab;
 
 use crate::ask::Asks;
 use crate::cancel::Canceller;
-use crate::client::Client;
+use crate::client::{Client, Name};
 use crate::commons::Commons;
 use crate::inquiry::{Inquiry, Question};
-use crate::keys::KeyId;
 use crate::listen::Door;
 use crate::mail::{Mail, Party};
 use crate::order::{Shutdown, Standing};
 use crate::peers::Peers;
 use crate::room::Room;
 use crate::server::Server;
+use crate::shared::Shared;
 use crate::site::Site;
 use crate::world::World;
 
@@ -77,8 +77,8 @@ pub struct Worker<D: Driver, W> {
     /// How often SHOW SESSION_REPORT began anew.
     pub(crate) report_number: u64,
     pub(crate) standing: Standing,
-    /// Which client has which cancel key.
-    pub(crate) keys: HashMap<KeyId, u32>,
+    /// There are so many clients that some have keys by whose numbers others are known.
+    pub(crate) keys_doubled: bool,
     pub(crate) peers: Peers,
     /// Databases made from `*`.
     pub(crate) autodbs: BTreeMap<Arc<str>, Arc<Database>>,
@@ -98,8 +98,9 @@ pub struct Worker<D: Driver, W> {
     /// Memory for what waits.
     pub(crate) spare: Vec<Vec<u8>>,
     /// What clients asked for at login, for all who ask for the same.
-    pub(crate) asked: HashSet<Arc<Asked>>,
-    pub(crate) asked_sweep_at: usize,
+    pub(crate) asked: Shared<Asked>,
+    /// As whom clients came.
+    pub(crate) names: Shared<Name>,
 }
 
 /// Who is at the other end of a connection.
@@ -160,7 +161,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             asks: Asks::default(),
             report_number: 0,
             standing: Standing::default(),
-            keys: HashMap::new(),
+            keys_doubled: false,
             peers: Peers::default(),
             autodbs: BTreeMap::new(),
             former: BTreeMap::new(),
@@ -173,8 +174,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             closed_some: false,
             fresh: None,
             spare: Vec::new(),
-            asked: HashSet::new(),
-            asked_sweep_at: 0,
+            asked: Shared::new(),
+            names: Shared::new(),
             site,
         };
         worker.tune();
