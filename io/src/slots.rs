@@ -1,6 +1,11 @@
 //! Where connections live: a dense table whose places are used again, but not too soon.
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::Conn;
+
+/// Room is made for no more than this beforehand.
+const ROOM_MAX: usize = 1 << 17;
 
 /// A table of `T` indexed by [`Conn`].
 #[derive(Debug)]
@@ -12,8 +17,12 @@ pub(crate) struct Slots<T> {
 }
 
 impl<T> Slots<T> {
+    /// With addresses for as many connections as this process may have, which take no memory before there are so many.
+    /// A table that grows moves, and leaves behind a hole as large as itself.
     pub(crate) fn new() -> Self {
-        Self { all: Vec::new(), free: Vec::new(), resting: Vec::new() }
+        let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        let room = usize::try_from(limit).unwrap_or(ROOM_MAX).min(ROOM_MAX);
+        Self { all: Vec::with_capacity(room), free: Vec::new(), resting: Vec::new() }
     }
 
     /// Put `new(old)` in a free place, where `old` is what lay there before.

@@ -150,6 +150,12 @@ impl Vars {
         values.filter_map(|(name, value)| Some((name, value.as_deref()?)))
     }
 
+    /// Whether no other connection shares this copy.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
     /// Share one copy with `other` where both hold the same: then the next comparison is of two addresses.
     /// It is always the one that lies lower, so that many who meet in pairs come to agree on one.
     pub fn share(&mut self, other: &mut Self) {
@@ -175,6 +181,12 @@ impl Vars {
         if self == other {
             self.0 = Arc::clone(&other.0);
         }
+    }
+}
+
+impl Hash for Vars {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.flavour.hash(state);
     }
 }
 

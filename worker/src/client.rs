@@ -40,7 +40,10 @@ pub(crate) struct Client {
 
 const _: () = {
     assert!(size_of::<Client>() <= 176, "every idle client has one");
-    assert!(size_of::<Card>() <= 88, "and one of these: with the allocator's word it fills 96 bytes");
+    assert!(
+        size_of::<Card>() <= 88,
+        "and one of these: with the allocator's word it fills 96 bytes"
+    );
 };
 
 /// Who a client is: what is looked at only when it comes, goes, cancels or is shown.

@@ -106,6 +106,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             card: Box::new(card),
             ear: None,
         }));
+        self.clients_max = self.clients_max.max(self.clients.len());
         self.set_role(conn, Role::Client(entry));
     }
 
@@ -383,7 +384,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.give_key(slot, wish.facts.minor);
         let name = Name { database: Some(wish.database.clone()), user: wish.user.clone() };
         let client = &mut self.clients[slot as usize];
-        client.card.name = Some(self.names.share(name));
+        client.card.name = Some(self.names.share(Arc::new(name)));
         if let Some(rare) = &mut client.card.rare {
             rare.tls = None;
         }
@@ -471,7 +472,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         welcome.write(&vars, state.as_deref(), &mut out);
         let key = &client.card.key;
         wire::write::server::backend_key_data(&mut out, key.pid, key.secret());
-        client.side.vars = vars;
+        client.side.vars = self.vars.share(vars);
         client.side.state = state;
         client.since = self.now;
         let mut held = std::mem::take(&mut client.held);

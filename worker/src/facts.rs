@@ -14,7 +14,7 @@ use metrics::Averages;
 use pool::{Instant, Place, ServerId};
 use session::{Mode, Tie};
 
-use crate::client::{Client, State};
+use crate::client::{Card, Client, State};
 use crate::log::Level;
 use crate::server::{self, Server};
 use crate::slot;
@@ -402,7 +402,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let (dns_queries, dns_pending) =
             if self.me.0 == 0 { self.commons.names().pending() } else { (0, 0) };
         ListFacts {
-            free_clients: self.clients.capacity() - self.clients.len(),
+            free_clients: self.clients_max - self.clients.len(),
             used_clients: self.clients.len() - login,
             login_clients: login,
             free_servers: self.servers.capacity() - self.servers.len(),
@@ -432,6 +432,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let buffers = self.driver.buffers();
         let rooms = self.rooms.iter().flatten().count();
         let (clients, servers) = (&self.clients, &self.servers);
+        let client = size_of::<Client>() + size_of::<Card>();
         let users = if self.me.0 == 0 { self.site.userlist.len() } else { 0 };
         let databases = if self.me.0 == 0 { self.site.config.databases.len() } else { 0 };
         BTreeMap::from([
@@ -443,7 +444,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             (Cache::Pool, facts(size_of::<crate::room::Room>(), rooms, self.rooms.len())),
             (Cache::OutstandingRequest, facts(size_of::<session::Own>(), 0, 0)),
             (Cache::Server, facts(size_of::<Server>(), servers.len(), servers.capacity())),
-            (Cache::Client, facts(size_of::<Client>(), clients.len(), clients.capacity())),
+            (Cache::Client, facts(client, clients.len(), self.clients_max)),
             (Cache::Iobuf, facts(buffers.size, buffers.used, buffers.used + buffers.free)),
             (Cache::VarList, facts(size_of::<session::Vars>(), 0, 0)),
             (

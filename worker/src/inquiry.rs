@@ -245,7 +245,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         // Who it is, is not known yet: that is how people's parsers of logs know this line.
         let card = &self.clients[slot as usize].card;
         let (side, id) = (Side::Client, card.id);
-        let subject = Subject { side, id, database: None, user: None, ends: Some(&card.ends.open()) };
+        let subject =
+            Subject { side, id, database: None, user: None, ends: Some(&card.ends.open()) };
         self.world.log().line(Level::Error, format_args!("{subject} {text}"));
         self.client_leaves(slot, Why::text(TROUBLE));
     }

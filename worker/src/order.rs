@@ -394,6 +394,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// A RELOAD or a SET: live by the new configuration.
     fn move_over(&mut self, site: Arc<Site>) {
         self.site = site.clone();
+        self.make_room();
         self.tune();
         self.close_removed_databases(&site);
         let obsolete: Vec<Arc<str>> = self.obsolete_databases(&site);

@@ -212,11 +212,8 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.keep_ear(slot);
         let client = &mut self.clients[slot as usize];
         client.since = now;
-        let waiting_for = if client.proving {
-            client::WaitingFor::Welcome
-        } else {
-            client::WaitingFor::Query
-        };
+        let waiting_for =
+            if client.proving { client::WaitingFor::Welcome } else { client::WaitingFor::Query };
         client.proving = false;
         if waiting_for == client::WaitingFor::Query && client.held.is_empty() {
             // It was taken out of the line meanwhile, by a cancel; or it has had its answer.
@@ -415,7 +412,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// What a client asked for at login, as one value for all who ask for the same.
     pub(crate) fn share_asked(&mut self, asked: Asked) -> Option<Arc<Asked>> {
-        (asked != Asked::default()).then(|| self.asked.share(asked))
+        (asked != Asked::default()).then(|| self.asked.share(Arc::new(asked)))
     }
 
     /// Whether the settings that a client asks for are known to be good, and what they then are.

@@ -10,7 +10,7 @@ use auth::{Derived, JobKey};
 use config::Database;
 use io::{Buf, Conn, Done, Driver, Listener, Tuning};
 use pool::{Action, Duration, Instant, PoolId, WorkerId};
-use session::{Asked, Flow, Links, Statements};
+use session::{Asked, Flow, Links, Statements, Vars};
 use slab::Slab;
 
 use crate::ask::Asks;
@@ -31,6 +31,9 @@ use crate::world::World;
 /// How often what has a deadline is looked at.
 const TICK: Duration = Duration::from_millis(50);
 
+/// Room is made for no more clients than this beforehand: some 24 MB of addresses.
+const ROOM_MAX: usize = 1 << 17;
+
 /// One core: its clients, its servers, its part of every pool. Nothing here is shared with another
 /// core; what is, stands in [`Commons`].
 pub struct Worker<D: Driver, W> {
@@ -45,6 +48,8 @@ pub struct Worker<D: Driver, W> {
     /// Who is at the other end of each connection, by its slot in the driver.
     pub(crate) roles: Vec<Role>,
     pub(crate) clients: Slab<Client>,
+    /// The most there ever were at once: so many places have been used.
+    pub(crate) clients_max: usize,
     pub(crate) servers: Slab<Server>,
     pub(crate) cancellers: Slab<Canceller>,
     /// Secrets being asked for, and which question is which.
@@ -98,9 +103,11 @@ pub struct Worker<D: Driver, W> {
     /// Memory for what waits.
     pub(crate) spare: Vec<Vec<u8>>,
     /// What clients asked for at login, for all who ask for the same.
-    pub(crate) asked: Shared<Asked>,
+    pub(crate) asked: Shared<Arc<Asked>>,
     /// As whom clients came.
-    pub(crate) names: Shared<Name>,
+    pub(crate) names: Shared<Arc<Name>>,
+    /// What clients are set to when they are let in.
+    pub(crate) vars: Shared<Vars>,
 }
 
 /// Who is at the other end of a connection.
@@ -139,6 +146,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             next_tick: now,
             roles: Vec::new(),
             clients: Slab::new(),
+            clients_max: 0,
             servers: Slab::new(),
             cancellers: Slab::new(),
             inquiries: BTreeMap::new(),
@@ -174,10 +182,12 @@ impl<D: Driver, W: World> Worker<D, W> {
             closed_some: false,
             fresh: None,
             spare: Vec::new(),
-            asked: Shared::new(),
-            names: Shared::new(),
+            asked: Shared::of_arcs(),
+            names: Shared::of_arcs(),
+            vars: Shared::new(Vars::is_alone),
             site,
         };
+        worker.make_room();
         worker.tune();
         worker.open_forced_rooms();
         worker
@@ -283,6 +293,15 @@ impl<D: Driver, W: World> Worker<D, W> {
                 }
             }
         }
+    }
+
+    /// Have addresses for as many clients as may come, which take no memory before they do. A table that grows moves, all
+    /// of it at once, and leaves behind a hole as large as itself that the allocator has no use for.
+    pub(crate) fn make_room(&mut self) {
+        let limit = self.site.config.settings.max_client_conn as usize;
+        let wanted = limit.min(ROOM_MAX);
+        self.clients.reserve(wanted.saturating_sub(self.clients.len()));
+        self.roles.reserve(wanted.saturating_sub(self.roles.len()));
     }
 
     /// The socket options and water marks of the configuration.

@@ -26,6 +26,28 @@ fn a_slow_reader_of_100_megabytes_costs_no_memory_and_holds_nobody_up() {
     assert!(rest + whole > 100_000_000, "{}", rest + whole);
 }
 
+/// Clients that came as drivers come, with a name for their application, and each of which has asked something. What they
+/// have alike is there once.
+#[test]
+fn idle_clients_take_little_memory() {
+    howdah_only!("others take what they take");
+    let world = World::with(2, |setup| {
+        setup.set("auth_type", "trust").set("max_client_conn", 2000).set("workers", 1)
+    });
+    let login = world.login().parameter("application_name", "a service of many processes");
+    let enter = |count: usize| -> Vec<Raw> {
+        let mut clients: Vec<_> = (0..count).map(|_| login.enter()).collect();
+        clients.iter_mut().for_each(|client| drop(client.run("SELECT 1")));
+        clients
+    };
+    let _first = enter(300);
+    let (before, count) = (world.howdah.resident_kb(), 1500);
+    let clients = enter(count);
+    let each = (world.howdah.resident_kb() - before) * 1024 / clients.len() as u64;
+    println!("{each} bytes for each of {count}");
+    assert!(each <= 640, "{each} bytes");
+}
+
 /// 50,000 databases are configured and 1,000 in use: what is done twenty times a second on each worker
 /// takes less than a millisecond of its time.
 #[test]
