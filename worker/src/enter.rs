@@ -356,23 +356,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Why::Text(format!("no such database: {}", wish.database).into()),
             );
         };
-        let row = site.config.user(&wish.user).map(AsRef::as_ref);
-        let (db_max, user_max) = (
-            site.config.max_db_client_connections(&database, row),
-            site.config.max_user_client_connections(&database, row),
-        );
-        let refused = {
-            let mut census = self.commons.census();
-            if db_max.is_some_and(|max| census.of_database(&wish.database) >= max.get()) {
-                Some("client connections exceeded (max_db_client_connections)")
-            } else if user_max.is_some_and(|max| census.of_user(&wish.user) >= max.get()) {
-                Some("client connections exceeded (max_user_client_connections)")
-            } else {
-                census.enter(&wish.database, &wish.user);
-                None
-            }
-        };
-        if let Some(text) = refused {
+        if let Err(text) = self.take_in(wish, &database) {
             return self.client_leaves(slot, Why::text(text));
         }
         let pool_user: Arc<str> =
@@ -416,6 +400,23 @@ impl<D: Driver, W: World> Worker<D, W> {
         client.held = entering.leftover();
         self.stand_in_line(slot);
         self.carry_out();
+    }
+
+    /// One client more, or why there is none.
+    fn take_in(&self, wish: &Wish, database: &config::Database) -> Result<(), &'static str> {
+        let config = &self.site.config;
+        let row = config.user(&wish.user).map(AsRef::as_ref);
+        let db_max = config.max_db_client_connections(database, row);
+        let user_max = config.max_user_client_connections(database, row);
+        let mut census = self.commons.census();
+        if db_max.is_some_and(|max| census.of_database(&wish.database) >= max.get()) {
+            return Err("client connections exceeded (max_db_client_connections)");
+        }
+        if user_max.is_some_and(|max| census.of_user(&wish.user) >= max.get()) {
+            return Err("client connections exceeded (max_user_client_connections)");
+        }
+        census.enter(&wish.database, &wish.user);
+        Ok(())
     }
 
     /// What servers of a pool are like may be known from another worker.
