@@ -48,6 +48,18 @@ const DEPTH_MAX: usize = 8;
 const PORTALS_MAX: usize = 256;
 
 impl Outward<'_> {
+    /// Whether a text does nothing but give up a statement that only the protocol has made: nothing of that shows on a server.
+    pub(crate) fn gives_up_own(&self, reading: &Reading) -> bool {
+        reading.marks.has(Marks::GIVES_UP)
+            && reading.deeds.iter().all(|deed| match deed {
+                Deed::Deallocate(name) if !self.is_made(name) => {
+                    let meaning = self.client.meaning(name, &self.server.ledger);
+                    matches!(meaning, Meaning::Statement(..))
+                }
+                _ => false,
+            })
+    }
+
     /// A text is about to be run that prepares, executes or deallocates by name.
     pub(crate) fn watch_deeds(&mut self, reading: &Reading, text: &[u8]) {
         self.watch_executed(reading, 0);

@@ -254,6 +254,9 @@ impl Outward<'_> {
 
     /// A text is about to be run.
     fn watch(&mut self, reading: &Arc<Reading>, text: &[u8]) {
+        if self.gives_up_own(reading) {
+            return;
+        }
         if !reading.deeds.is_empty() {
             self.watch_deeds(reading, text);
         }

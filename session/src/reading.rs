@@ -142,6 +142,8 @@ impl Marks {
     pub const MAY_READ: Self = Self(1 << 13);
     /// It does nothing but end state, where there is some.
     pub const RELEASES: Self = Self(1 << 14);
+    /// It gives up a prepared statement by its name, and does nothing else.
+    pub const GIVES_UP: Self = Self(1 << 15);
     /// It does away with all that sequences gave.
     pub const FORGETS: Self = Self(1 << 12);
 
@@ -156,6 +158,7 @@ impl Marks {
         .and(Self::WIPES)
         .and(Self::LOOKS)
         .and(Self::RELEASES)
+        .and(Self::GIVES_UP)
         .and(Self::SEQUENCE)
         .and(Self::GIVES)
         .and(Self::MAY_GIVE)

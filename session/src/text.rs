@@ -68,7 +68,13 @@ fn of_all(reading: &sql::Reading, text: &[u8], mut marks: Marks) -> Marks {
     {
         marks = marks.and(Marks::FORGETS);
     }
-    let read = reading.unread.is_none() && marks.has(Marks::ASK);
+    let is_whole = reading.unread.is_none();
+    if let ([statement], true) = (&reading.statements[..], is_whole)
+        && let [Act::Deallocate(_)] = &statement.acts[..]
+    {
+        marks = marks.and(Marks::GIVES_UP);
+    }
+    let read = is_whole && marks.has(Marks::ASK);
     if read && reading.statements.iter().all(releases) {
         marks = marks.and(Marks::RELEASES);
     }

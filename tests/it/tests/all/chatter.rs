@@ -144,6 +144,34 @@ fn resetting_what_is_new_asks_nothing() {
     }
 }
 
+/// Caches of statements prepare by the protocol and give up by SQL, all the time.
+#[test]
+fn giving_up_what_the_protocol_prepared_asks_nothing() {
+    howdah_only!("it never asks");
+    let world = World::pool(1);
+    let (mut client, mut other) = (world.client(), world.client());
+    let run = [bind("", "s", &[]), execute("", 0), sync()].concat();
+    client.run("SELECT 1");
+    let before = world.statements().len();
+    for _ in 0..5 {
+        client.ask(&[parse("s", "SELECT 'mine'"), run.clone()].concat());
+        other.run("SELECT 2");
+        assert_eq!(client.run("DEALLOCATE s").command(), "DEALLOCATE");
+        other.run("SELECT 2");
+    }
+    let statements = world.statements();
+    let asked = statements[before..].iter().filter(|said| said.contains("pg_catalog")).count();
+    assert_eq!(asked, 0, "{:?}", &statements[before..]);
+    assert_eq!(client.ask(&run).code(), "26000");
+    // What SQL prepared is asked about, and gone.
+    client.run("PREPARE s AS SELECT 'yours'");
+    other.run("SELECT 2");
+    client.run("DEALLOCATE s");
+    other.run("SELECT 2");
+    assert_eq!(client.query("EXECUTE s").code(), "26000");
+    assert_eq!(pins(&world), Vec::<String>::new());
+}
+
 /// And where there is something, it is gone afterwards, for the client and for others.
 #[test]
 fn resets_reset() {
