@@ -314,25 +314,22 @@ impl Inward<'_> {
     }
 
     fn complete(&mut self, message: &Message<'_>) -> Result<(), Fault> {
-        let discards = || {
-            matches!(CommandTag::read(message.body), Ok(CommandTag { text: b"DISCARD SEQUENCES" }))
-        };
-        let seen = self.is_for_client(message.tag)? && !(discards() && self.is_of_seam());
+        let text = CommandTag::read(message.body).map_or(&b""[..], |tag| tag.text);
+        let discards = text == b"DISCARD SEQUENCES";
+        let seen = self.is_for_client(message.tag)? && !(discards && self.is_of_seam());
         if seen {
             self.pass(message);
         }
         let Some(what) = self.server.ledger.head().map(|head| head.what) else { return Ok(()) };
-        match CommandTag::read(message.body) {
-            Ok(CommandTag { text: text @ (b"DEALLOCATE ALL" | b"DISCARD ALL") }) => {
+        match text {
+            b"DEALLOCATE ALL" | b"DISCARD ALL" => {
                 self.deallocate_all(seen);
                 if text == b"DISCARD ALL" {
                     self.server.trail.sequences.discarded();
                 }
             }
-            Ok(CommandTag { text: b"DISCARD SEQUENCES" }) => {
-                self.server.trail.sequences.discarded();
-            }
-            Ok(CommandTag { text: b"DEALLOCATE" }) => self.deallocate(),
+            b"DISCARD SEQUENCES" => self.server.trail.sequences.discarded(),
+            b"DEALLOCATE" => self.deallocate(),
             _ => {}
         }
         if self.server.copy != Copying::Both {

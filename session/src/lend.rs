@@ -131,6 +131,9 @@ impl Outward<'_> {
     /// What a simple query calls by the client's names it gets under these; and if it looks at the list, it
     /// finds the client's and not ours.
     pub(crate) fn lend_for_query(&mut self, reading: &Reading) {
+        if reading.deeds.is_empty() && !reading.marks.has(Marks::LOOKS) {
+            return;
+        }
         let loans = self.loans(reading);
         let looks = self.shows_list(reading) && self.server.ledger.owes_only_us();
         let ours = if looks { self.forget_ours() } else { Vec::new() };
