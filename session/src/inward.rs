@@ -419,7 +419,11 @@ impl Inward<'_> {
     /// has no server at the moment. It finds it after all.
     fn signal_missed(&mut self, message: &Message<'_>) -> Result<(), Fault> {
         let fields = ErrorFields::new(message.body);
-        let pid = pids::sole(fields.message()).filter(|_| fields.code() == signals::MISSED);
+        let signals = self.server.signals.as_deref();
+        let had = || signals.and_then(|signals| signals.had(fields.message()));
+        let pid =
+            (fields.code() == signals::MISSED).then(|| pids::sole(fields.message()).or_else(had));
+        let pid = pid.flatten();
         let own = self.client.as_ref().map(|client| client.pid);
         if let (Some(pid), Some(own), Some(signals)) = (pid, own, &mut self.server.signals)
             && self.pids.may_end(own, pid, self.server.superuser)
@@ -440,6 +444,8 @@ impl Inward<'_> {
         }
         let Some(signals) = &mut self.server.signals else { return Ok(()) };
         let Some((body, ended)) = signals.sent(message.body) else {
+            let struck = signals.struck(message.body);
+            self.flow.asides.extend(struck.map(Aside::End));
             self.pass(message);
             return Ok(());
         };

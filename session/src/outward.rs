@@ -16,7 +16,7 @@ use crate::ledger::{Undo, What, Whose, Wipe};
 use crate::lend::Looks;
 use crate::made::ground;
 use crate::names::{Meaning, Name};
-use crate::pids;
+use crate::pids::{self, Meant};
 use crate::reading::{Marks, Reading};
 use crate::refusal;
 use crate::relay::Said;
@@ -141,10 +141,10 @@ impl Outward<'_> {
     }
 
     /// The body of a Query, where it differs from what the client said.
-    fn as_sent(&self, piece: &Piece<'_>) -> Option<Vec<u8>> {
+    fn as_sent(&mut self, piece: &Piece<'_>) -> Option<Vec<u8>> {
         let body = self.with_seam(piece);
         let said = body.as_deref().unwrap_or(piece.body);
-        let translated = pids::may_hold(said).then(|| self.statements.pids.translated(said));
+        let translated = pids::may_hold(said).then(|| self.translated_text(said));
         translated.flatten().or(body)
     }
 
@@ -623,8 +623,8 @@ impl Outward<'_> {
                 self.bind_portal(names.portal, deeds);
                 let told = unnamed.as_ref().is_none_or(|statement| !statement.told.is_silent());
                 self.server.is_untold = !told && names.portal.is_empty();
-                let takes_pids = unnamed.is_some_and(|statement| statement.takes_pids);
-                let body = self.translated_bind(message, takes_pids);
+                let taking = unnamed.filter(|statement| statement.takes_pids);
+                let body = taking.and_then(|of| self.translated_bind(message, Some(&of.query)));
                 self.pass_as(&message.with(body.as_deref()), What::Bind);
                 return Ok(Next::On);
             }
@@ -643,8 +643,8 @@ impl Outward<'_> {
             self.wager(statement, &name, message);
         }
         let server_name = statement.as_ref().map_or(NOBODY, |found| self.name_of(found, &name));
-        let takes_pids = statement.as_ref().is_some_and(|statement| statement.takes_pids);
-        let body = self.translated_bind(message, takes_pids);
+        let taking = statement.as_ref().filter(|statement| statement.takes_pids);
+        let body = taking.and_then(|of| self.translated_bind(message, Some(&of.query)));
         let message = &message.with(body.as_deref());
         let len = renamed(message, names.statement, server_name)?;
         self.flow.counted.binds += 1;
@@ -849,23 +849,39 @@ impl Outward<'_> {
     /// A statement whose text holds the pids of clients, with those of their present servers instead. It is
     /// another one each time they have others.
     fn present(&mut self, statement: &Statement) -> Option<Arc<Statement>> {
-        let text =
-            statement.holds_pids.then(|| self.statements.pids.translated(&statement.query))??;
+        let text = statement.holds_pids.then(|| self.translated_text(&statement.query))??;
         Some(self.statements.intern(&text, &statement.types, statement.ground))
     }
 
-    /// The body of a Bind, if a pid is among its parameters.
-    fn translated_bind(&self, message: &Message<'_>, takes_pids: bool) -> Option<Vec<u8>> {
-        if !takes_pids || message.len as usize != message.body.len() {
+    fn translated_text(&mut self, text: &[u8]) -> Option<Vec<u8>> {
+        let mut meant = Meant::by(Some(text));
+        let translated = self.statements.pids.translated(text, &mut meant);
+        self.aim_at(meant);
+        translated
+    }
+
+    /// The body of a Bind, if a pid is among its parameters. `text`: what it binds, where that is known.
+    fn translated_bind(&mut self, message: &Message<'_>, text: Option<&[u8]>) -> Option<Vec<u8>> {
+        if message.len as usize != message.body.len() {
             return None;
         }
-        self.statements.pids.translated_bind(message.body)
+        let mut meant = Meant::by(text);
+        let translated = self.statements.pids.translated_bind(message.body, &mut meant);
+        self.aim_at(meant);
+        translated
+    }
+
+    fn aim_at(&mut self, meant: Meant<'_>) {
+        if !meant.servers.is_empty() {
+            self.server.signals.get_or_insert_default().means(meant);
+        }
     }
 
     /// The same of a message of a client whose statements nobody keeps apart.
     fn translated(&mut self, message: &Message<'_>, what: What) -> Option<Vec<u8>> {
         if what == What::Bind {
-            return self.translated_bind(message, self.client.asks_pids);
+            let asks = self.client.asks_pids;
+            return asks.then(|| self.translated_bind(message, None)).flatten();
         }
         if what != What::Parse || message.len as usize != message.body.len() {
             return None;
@@ -873,7 +889,7 @@ impl Outward<'_> {
         let parse = Parse::read(message.body).ok()?;
         self.client.asks_pids |= pids::takes_some(parse.query);
         let text = pids::may_hold(parse.query).then_some(parse.query)?;
-        let text = self.statements.pids.translated(text)?;
+        let text = self.translated_text(text)?;
         let mut whole = Vec::new();
         write::client::parse(&mut whole, parse.name, &text, parse.types.as_bytes());
         Some(whole.split_off(5))

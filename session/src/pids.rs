@@ -19,6 +19,9 @@ const DIGITS: usize = 10;
 /// For a client that has no server: no process' pid.
 const NOBODY: u32 = 0;
 
+/// Beside the pid of a server: a signal to it may be on its way. No pid is so large.
+const AIMED_AT: u32 = 1 << 31;
+
 /// More of them in one text are left as they are.
 const MANY: usize = 4096;
 
@@ -110,11 +113,17 @@ impl Pids {
     }
 
     /// The pid of the server that the client with `pid` has now. `None`: it has none, or there is no such client.
-    fn server_of(&self, pid: u32) -> Option<u32> {
+    fn server_of(&self, pid: u32, meant: &mut Meant<'_>) -> Option<u32> {
         // Held until the number is read: its slot is nobody else's before it has left.
         let book = open(&self.clients);
         let Client { worker, slot, .. } = book.clients.get(&pid)?;
-        Some(self.desks.get(usize::from(*worker))?.of(*slot)).filter(|pid| *pid != NOBODY)
+        let links = self.desks.get(usize::from(*worker))?;
+        let aims = meant.aims();
+        let server = if aims { links.aim(*slot) } else { links.of(*slot) };
+        if aims && server != NOBODY {
+            meant.servers.push((server, pid));
+        }
+        (server != NOBODY).then_some(server)
     }
 
     /// What the server with `pid` at `place` has to say, under the name of whom it serves.
@@ -145,12 +154,11 @@ impl Pids {
     }
 
     /// `text` with the pids of servers in place of those of clients; `None`: there are none.
-    #[must_use]
-    pub fn translated(&self, text: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn translated(&self, text: &[u8], meant: &mut Meant<'_>) -> Option<Vec<u8>> {
         let mut out: Option<Vec<u8>> = None;
         let mut from = 0;
         for (at, pid) in candidates(text).take(MANY) {
-            let Some(server) = self.server_of(pid) else { continue };
+            let Some(server) = self.server_of(pid, meant) else { continue };
             let out = out.get_or_insert_default();
             out.extend_from_slice(text.get(from..at).unwrap_or_default());
             out.extend_from_slice(server.to_string().as_bytes());
@@ -163,8 +171,7 @@ impl Pids {
 
     /// The body of a Bind with the pids of servers in place of those of clients, in text or as an int4 or
     /// int8; `None`: there are none.
-    #[must_use]
-    pub fn translated_bind(&self, body: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn translated_bind(&self, body: &[u8], meant: &mut Meant<'_>) -> Option<Vec<u8>> {
         let mut rest = body.get(BindNames::find(body)?.rest..)?;
         let formats = numbers(&mut rest)?;
         let binary = |index: usize| match formats.len() {
@@ -180,7 +187,10 @@ impl Pids {
             let value_len = usize::try_from(i32::from_be_bytes(*len)).ok();
             let (value, after) = after.split_at_checked(value_len.unwrap_or(0))?;
             rest = after;
-            let new = if binary(index) { self.number(value) } else { self.translated(value) };
+            let new = match binary(index) {
+                true => self.number(value, meant),
+                false => self.translated(value, meant),
+            };
             changed |= new.is_some();
             match &new {
                 Some(new) => {
@@ -197,8 +207,8 @@ impl Pids {
         changed.then_some(out)
     }
 
-    fn number(&self, value: &[u8]) -> Option<Vec<u8>> {
-        if let Some(new) = self.numbers_of(value) {
+    fn number(&self, value: &[u8], meant: &mut Meant<'_>) -> Option<Vec<u8>> {
+        if let Some(new) = self.numbers_of(value, meant) {
             return Some(new);
         }
         let low = match value {
@@ -206,7 +216,7 @@ impl Pids {
             low => low,
         };
         let pid = u32::from_be_bytes(*low.first_chunk::<4>().filter(|_| low.len() == 4)?);
-        let server = is_clients(pid).then(|| self.server_of(pid)).flatten()?;
+        let server = is_clients(pid).then(|| self.server_of(pid, meant)).flatten()?;
         let mut new = value.to_vec();
         new.splice(value.len() - 4.., server.to_be_bytes());
         Some(new)
@@ -216,7 +226,7 @@ impl Pids {
 impl Pids {
     /// The same, of an array of int4 with one dimension and no NULL: how many dimensions, whether there are NULLs, the
     /// type, how many elements, the first's number; then each with its length.
-    fn numbers_of(&self, value: &[u8]) -> Option<Vec<u8>> {
+    fn numbers_of(&self, value: &[u8], meant: &mut Meant<'_>) -> Option<Vec<u8>> {
         const HEAD: usize = 20;
         const INT4: u32 = 23;
         let (head, elements) = value.split_at_checked(HEAD)?;
@@ -226,11 +236,34 @@ impl Pids {
         let (mut new, mut changed) = (head.to_vec(), false);
         for element in elements.chunks(8) {
             let pid = u32::from_be_bytes(*element.strip_prefix(&[0, 0, 0, 4])?.first_chunk()?);
-            let server = is_clients(pid).then(|| self.server_of(pid)).flatten();
+            let server = is_clients(pid).then(|| self.server_of(pid, meant)).flatten();
             changed |= server.is_some();
             new.extend([4, server.unwrap_or(pid)].into_iter().flat_map(u32::to_be_bytes));
         }
         changed.then_some(new)
+    }
+}
+
+/// Whom a request is about.
+#[derive(Debug)]
+pub(crate) struct Meant<'a> {
+    /// What asks about them, where that is known.
+    pub(crate) text: Option<&'a [u8]>,
+    /// Pids of servers that a signal may be sent to, and of the clients that have them.
+    pub(crate) servers: Vec<(u32, u32)>,
+}
+
+impl<'a> Meant<'a> {
+    pub(crate) fn by(text: Option<&'a [u8]>) -> Self {
+        Self { text, servers: Vec::new() }
+    }
+
+    /// Whether they may be sent signals.
+    fn aims(&self) -> bool {
+        const SENDS: &[u8] = b"_backend";
+        self.text.is_none_or(|text| {
+            text.windows(SENDS.len()).any(|part| part.eq_ignore_ascii_case(SENDS))
+        })
     }
 }
 
@@ -243,15 +276,26 @@ const PARTS: usize = 21;
 const FIRST_PART: usize = 1024;
 
 impl Links {
-    /// The client in `slot` has the server with this pid; 0: none.
+    /// The client in `slot` has the server with this pid.
     pub fn set(&self, slot: u32, pid: u32) {
         if let Some(place) = self.place(slot) {
             place.store(pid, Relaxed);
         }
     }
 
+    /// It has none any more. Whether somebody may still send a signal to the one that it had: nobody else is to be hit by that.
+    #[must_use]
+    pub fn clear(&self, slot: u32) -> bool {
+        self.place(slot).is_some_and(|place| place.swap(NOBODY, Relaxed) & AIMED_AT != 0)
+    }
+
     fn of(&self, slot: u32) -> u32 {
-        self.place(slot).map_or(NOBODY, |place| place.load(Relaxed))
+        self.place(slot).map_or(NOBODY, |place| place.load(Relaxed) & !AIMED_AT)
+    }
+
+    /// The same, and a signal may be sent to it.
+    fn aim(&self, slot: u32) -> u32 {
+        self.place(slot).map_or(NOBODY, |place| place.fetch_or(AIMED_AT, Relaxed) & !AIMED_AT)
     }
 
     fn place(&self, slot: u32) -> Option<&AtomicU32> {
@@ -391,7 +435,8 @@ mod tests {
                 candidates(text.as_bytes()).next().is_some(),
                 "{text}"
             );
-            pids.translated(text.as_bytes()).map(|new| String::from_utf8(new).expect("text"))
+            let meant = &mut Meant::by(Some(b""));
+            pids.translated(text.as_bytes(), meant).map(|new| String::from_utf8(new).expect("text"))
         };
         let text = "select blocked($1, '{1500000000,2000000000,1073741824}')";
         assert_eq!(translated(text).as_deref(), Some("select blocked($1, '{4711,12,1073741824}')"));
@@ -414,7 +459,28 @@ mod tests {
         let pids = pids();
         assert!(!pids.enter(1_500_000_000, 1, 1), "taken");
         pids.leave(1_500_000_000);
-        assert_eq!(pids.translated(b"1500000000"), None);
+        assert_eq!(pids.translated(b"1500000000", &mut Meant::by(None)), None);
+    }
+
+    /// A server that a signal may be sent to is known, also when its client parts from it.
+    #[test]
+    fn who_is_aimed_at_is_known() {
+        let pids = pids();
+        let links = pids.links(0);
+        let (mut asks, mut sends) = (Meant::by(Some(b"blocked($1)")), Meant::by(None));
+        assert!(pids.translated(b"1500000000", &mut asks).is_some() && asks.servers.is_empty());
+        assert!(!links.clear(7));
+        links.set(7, 4711);
+        let new = pids.translated(b"1500000000", &mut sends);
+        assert_eq!(
+            (new.as_deref(), &sends.servers[..]),
+            (Some(&b"4711"[..]), &[(4711, 1_500_000_000)][..])
+        );
+        assert_eq!(pids.translated(b"1500000000", &mut asks).as_deref(), Some(&b"4711"[..]));
+        assert!(links.clear(7) && !links.clear(7));
+        assert_eq!(pids.translated(b"1500000000", &mut sends), None);
+        links.set(7, 12);
+        assert!(!links.clear(7), "that was before");
     }
 
     #[test]
@@ -435,22 +501,23 @@ mod tests {
         };
         let (client, server) = (1_500_000_000_u32.to_be_bytes(), 4711_u32.to_be_bytes());
         let long = |low: [u8; 4]| [[0; 4], low].concat();
+        let translated = |body: &[u8]| pids.translated_bind(body, &mut Meant::by(None));
         assert_eq!(
-            pids.translated_bind(&bind(&[], &[Some(b"{1500000000}"), None])),
+            translated(&bind(&[], &[Some(b"{1500000000}"), None])),
             Some(bind(&[], &[Some(b"{4711}"), None]))
         );
         assert_eq!(
-            pids.translated_bind(&bind(&[1], &[Some(&client), Some(&long(client))])),
+            translated(&bind(&[1], &[Some(&client), Some(&long(client))])),
             Some(bind(&[1], &[Some(&server), Some(&long(server))]))
         );
         assert_eq!(
-            pids.translated_bind(&bind(&[0, 1], &[Some(b"1500000000"), Some(b"1500000000")])),
+            translated(&bind(&[0, 1], &[Some(b"1500000000"), Some(b"1500000000")])),
             Some(bind(&[0, 1], &[Some(b"4711"), Some(b"1500000000")]))
         );
-        assert_eq!(pids.translated_bind(&bind(&[1], &[Some(&[1, 2, 3])])), None);
+        assert_eq!(translated(&bind(&[1], &[Some(&[1, 2, 3])])), None);
         let whole = bind(&[0, 1], &[Some(b"1500000000"), Some(&client)]);
         for end in 0..whole.len() - 4 {
-            assert_eq!(pids.translated_bind(&whole[..end]), None, "half a message is left alone");
+            assert_eq!(translated(&whole[..end]), None, "half a message is left alone");
         }
     }
 

@@ -4,11 +4,16 @@
 //! that has none the server says that there is no such process, in a notice in front of the row that says `false`: so it is
 //! known that it was asked and allowed to ask, and whom it was about. The one is kept from the client, the other
 //! made `true`, and the client in question ended.
+//!
+//! A client that has a server when it is asked about may have another when the signal is sent. The one that it had is then given to
+//! nobody else ([`crate::Links::clear`]); and the client is ended where it is, if it is known that it was meant.
 
 use std::mem;
 
 use sql::Signal;
 use wire::DataRow;
+
+use crate::pids::Meant;
 
 /// Longer messages are not looked into: they are about something else.
 pub(crate) const LEN_MAX: u32 = 64 * 1024;
@@ -24,6 +29,32 @@ const MANY: usize = 64;
 pub(crate) struct Signals {
     columns: Vec<(u16, Signal)>,
     missed: Vec<u32>,
+    /// Pids of servers, and of the clients that had them when it was asked.
+    meant: Vec<(u32, u32)>,
+    /// Each row is about the one client that is meant.
+    is_direct: bool,
+}
+
+const TERMINATE: &[u8] = b"pg_terminate_backend(";
+
+/// Whether `text` ends one session, whose pid it says or is given: it is that of which a row says that it was done.
+fn is_direct(text: &[u8]) -> bool {
+    let Some(at) =
+        text.windows(TERMINATE.len()).position(|part| part.eq_ignore_ascii_case(TERMINATE))
+    else {
+        return false;
+    };
+    let rest = text.get(at + TERMINATE.len()..).unwrap_or_default();
+    let digits = rest.iter().skip(usize::from(rest.starts_with(b"$")));
+    let digits = digits.take_while(|byte| byte.is_ascii_digit()).count();
+    let others = || {
+        let words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'$');
+        words
+            .filter(|word| word.first().is_some_and(|byte| *byte == b'$' || byte.is_ascii_digit()))
+            .count()
+    };
+    let end = digits + usize::from(rest.starts_with(b"$"));
+    digits > 0 && rest.get(end) == Some(&b')') && others() == 1
 }
 
 impl Signals {
@@ -34,6 +65,34 @@ impl Signals {
                 self.columns.push(*column);
             }
         }
+    }
+
+    /// Signals may be sent to these.
+    pub(crate) fn means(&mut self, meant: Meant<'_>) {
+        let is_first = self.meant.is_empty() && meant.servers.len() == 1;
+        self.is_direct = is_first && meant.text.is_some_and(is_direct);
+        self.meant.extend(meant.servers);
+        self.meant.truncate(MANY);
+    }
+
+    /// The client that had the server of which `text` says that there is no such process.
+    pub(crate) fn had(&self, text: &[u8]) -> Option<u32> {
+        let mut numbers =
+            text.split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty());
+        let server = str::from_utf8(numbers.next()?).ok()?.parse::<u32>().ok()?;
+        let had = self.meant.iter().find(|(meant, _)| *meant == server).map(|(_, client)| *client);
+        had.filter(|_| numbers.next().is_none())
+    }
+
+    /// The client that is ended for what a row says, wherever it is by now.
+    pub(crate) fn struck(&mut self, body: &[u8]) -> Option<u32> {
+        let [(_, client)] = self.meant[..] else { return None };
+        let mut values = (0..=u16::MAX).zip(DataRow::read(body).ok()?);
+        let says = values.any(|(column, value)| {
+            self.columns.contains(&(column, Signal::Terminate))
+                && matches!(value, Ok(Some([1 | b't'])))
+        });
+        (says && mem::take(&mut self.is_direct)).then_some(client)
     }
 
     /// The client with `pid` was not found.
@@ -94,6 +153,35 @@ mod tests {
             body.extend_from_slice(value);
         }
         body
+    }
+
+    #[test]
+    fn whoever_is_meant_is_struck() {
+        let meant = |text: &'static str| {
+            let mut signals = Signals::default();
+            signals.expect(&[(0, Signal::Terminate)]);
+            let mut meant = Meant::by(Some(text.as_bytes()));
+            meant.servers.push((47, 1_500_000_000));
+            signals.means(meant);
+            signals
+        };
+        for text in
+            ["select pg_terminate_backend($1)", "SELECT PG_terminate_backend(1500000000) AS x"]
+        {
+            assert_eq!(meant(text).struck(&row(&[b"f"])), None);
+            assert_eq!(meant(text).struck(&row(&[b"t"])), Some(1_500_000_000), "{text}");
+        }
+        for text in [
+            "select pg_terminate_backend(pid) from pg_stat_activity where pid <> $1",
+            "select pg_terminate_backend(4711), 1500000000",
+            "select pg_terminate_backend($1) where $2 > 0",
+            "select pg_terminate_backend($1 + 1)",
+        ] {
+            assert_eq!(meant(text).struck(&row(&[b"t"])), None, "{text}");
+        }
+        let signals = meant("");
+        assert_eq!(signals.had(b"PID 47 is not a PostgreSQL server process"), Some(1_500_000_000));
+        assert_eq!(signals.had(b"PID 48 is not a PostgreSQL server process"), None);
     }
 
     #[test]

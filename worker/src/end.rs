@@ -215,7 +215,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let Some(client) = self.clients.try_remove(slot as usize) else { return };
         if client.side.pid != 0 {
             self.commons.pids.leave(client.side.pid);
-            self.links.set(slot, 0);
+            let _gone = self.links.clear(slot);
         }
         self.commons.undeal(self.me);
     }

@@ -205,7 +205,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// The server of `slot` is gone, and it is none the worse for it.
     pub(crate) fn spare(&mut self, slot: u32) {
         let now = self.now;
-        self.links.set(slot, 0);
+        let _gone = self.links.clear(slot);
         if !self.clients.contains(slot as usize) {
             return;
         }

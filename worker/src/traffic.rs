@@ -171,7 +171,16 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// `slot` has `entry` no more, as far as the two know of each other.
     pub(crate) fn uncouple(&mut self, slot: u32, entry: u32) {
         self.servers[entry as usize].client = None;
-        self.links.set(slot, 0);
+        self.let_go_of(slot, entry);
+    }
+
+    /// Requests of others that are about `slot` are no more about `entry`. To one that is on its way nobody else is exposed.
+    fn let_go_of(&mut self, slot: u32, entry: u32) {
+        if self.links.clear(slot)
+            && let Some(server) = self.servers.get_mut(entry as usize)
+        {
+            server.side.spoil();
+        }
     }
 
     /// What waited for a server goes on to it.
@@ -434,7 +443,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.keep_home(slot, entry);
         self.servers[entry as usize].stays = false;
         self.unpin(entry);
-        self.links.set(slot, 0);
+        self.let_go_of(slot, entry);
         let client = &mut self.clients[slot as usize];
         client.state = State::Idle;
         client.since = self.now;
@@ -474,10 +483,11 @@ impl<D: Driver, W: World> Worker<D, W> {
     /// or half a message that is left behind dies with it.
     pub(crate) fn server_left(&mut self, entry: u32, slot: u32, why: &Why) {
         self.unpin(entry);
-        let Some(server) = self.servers.get_mut(entry as usize) else { return };
-        server.client = None;
-        self.links.set(slot, 0);
-        if server.replica.is_some() {
+        if !self.servers.contains(entry as usize) {
+            return;
+        }
+        self.uncouple(slot, entry);
+        if self.servers[entry as usize].replica.is_some() {
             return self.server_dies(entry, "client disconnect");
         }
         self.ear_cut(entry);

@@ -1,8 +1,8 @@
 //! What a client does to others on purpose: it ends their sessions, it drops the database that they were in.
 
 use harness::postgres::PASSWORD;
-use harness::say::{describe_portal, execute, parse_typed, sync};
-use harness::{Raw, World, say};
+use harness::say::{describe_portal, execute, extended, parse_typed, sync};
+use harness::{Raw, World, eventually, say};
 
 fn pid(client: &Raw) -> u32 {
     let key = client.key.as_deref().expect("a BackendKeyData");
@@ -68,6 +68,53 @@ fn a_client_that_does_nothing_is_cancelled_in_vain() {
     let reply = bob.run(&format!("SELECT pg_cancel_backend({})", pid(&ann)));
     assert_eq!((reply.value().as_str(), reply.count(b'N')), ("t", 0));
     assert_eq!(ann.value("SELECT 1"), "1");
+}
+
+/// Between being asked about and being struck a client gives its server back: that is nobody's to be struck on, and the client
+/// is ended all the same.
+#[test]
+fn a_signal_is_for_whom_it_was_meant() {
+    howdah_only!("it strikes whoever has that server by then");
+    let world = World::pool(2);
+    let mut root = world.direct();
+    let ways = [
+        ("SELECT pg_terminate_backend(PID)", true),
+        ("SELECT pg_terminate_backend($1)", true),
+        ("SELECT count(pg_terminate_backend(PID))", false),
+        ("SELECT pg_cancel_backend(PID)", false),
+    ];
+    for (sql, ends) in ways {
+        root.run("SELECT pg_advisory_lock(7)");
+        let (mut ann, mut bob, mut eve) = (world.client(), world.client(), world.client());
+        ann.run("BEGIN");
+        let anns = pid(&ann).to_string();
+        let mut bytes = say::query("SELECT pg_advisory_xact_lock(7)");
+        bytes.extend(if sql.contains("$1") {
+            [extended(sql, &[&anns]), sync()].concat()
+        } else {
+            say::query(&sql.replace("PID", &anns))
+        });
+        bob.send(&bytes);
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'";
+        eventually("he waits", || root.value(waits) == "1");
+        ann.run("COMMIT");
+        eve.run("BEGIN");
+        root.run("SELECT pg_advisory_unlock(7)");
+        let reply = bob.until_readies(2);
+        assert!(reply.error().is_none(), "{sql}: {reply:?}");
+        for _ in 0..3 {
+            assert_eq!(eve.value("SELECT 1"), "1", "{sql}");
+        }
+        if ends {
+            assert_eq!(
+                (reply.rows().last(), reply.count(b'N')),
+                (Some(&vec![Some("t".to_owned())]), 0)
+            );
+            assert_eq!(ann.fatal().code(), "57P01", "{sql}");
+        } else {
+            assert_eq!(ann.value("SELECT 1"), "1", "{sql}");
+        }
+    }
 }
 
 /// As in PostgreSQL, others' sessions are not anybody's to end.
