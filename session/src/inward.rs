@@ -259,6 +259,9 @@ impl Inward<'_> {
         if self.server.signals.is_some() && self.server.ledger.is_empty() {
             self.server.signals = None;
         }
+        if !self.server.lent.is_empty() {
+            self.take_back();
+        }
         Ok(())
     }
 
@@ -529,10 +532,13 @@ impl Inward<'_> {
             return;
         }
         let Some(head) = self.server.ledger.head() else { return };
-        let name = head.name.clone();
+        let (name, is_ours) = (head.name.clone(), head.whose == Whose::Ours);
         self.copy_failed();
         if what.is_extended() {
-            self.skip(what);
+            let queries = self.skip(what);
+            if is_ours && self.server.phase == Phase::Skipping {
+                self.make_up_for(queries);
+            }
         }
         let code = fields.code();
         self.heard.told = self.client.is_some();
@@ -561,8 +567,8 @@ impl Inward<'_> {
         }
     }
 
-    /// The head is an extended message and failed: the server skips to the next Sync.
-    pub(crate) fn skip(&mut self, what: What) {
+    /// The head is an extended message and failed: the server skips to the next Sync. How many queries it skips.
+    pub(crate) fn skip(&mut self, what: What) -> usize {
         let skipped = self.server.ledger.skip();
         for (at, undo) in skipped.notes {
             match undo {
@@ -588,6 +594,7 @@ impl Inward<'_> {
         if !skipped.to_sync {
             self.server.phase = Phase::Skipping;
         }
+        skipped.queries
     }
 
     /// Put back unnamed statements: as they are now, or as they were before a later batch, not yet

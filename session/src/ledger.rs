@@ -233,14 +233,15 @@ impl Ledger {
     pub(crate) fn skip(&mut self) -> Skipped {
         let sync = self.entries.iter().position(|entry| entry.what == What::Sync);
         let dropped = sync.unwrap_or(self.entries.len());
-        let failed = self.first;
+        let (failed, mut queries) = (self.first, 0);
         for entry in self.entries.drain(..dropped) {
             self.runs -= usize::from(entry.what.runs());
+            queries += usize::from(matches!(entry.what, What::Query | What::FunctionCall));
         }
         self.first += dropped as u64;
         let notes = self.undo.partition_point(|(at, _)| *at < self.first);
         let notes = self.undo.drain(..notes).rev().collect();
-        Skipped { failed, notes, to_sync: sync.is_some() }
+        Skipped { failed, notes, queries, to_sync: sync.is_some() }
     }
 
     /// The head began a COPY from the client. Syncs sent before its end are read and ignored by the
@@ -369,6 +370,8 @@ pub(crate) struct Skipped {
     pub(crate) failed: u64,
     /// The last first.
     pub(crate) notes: Vec<(u64, Undo)>,
+    /// How many requests among them would have had a `ReadyForQuery` of their own.
+    pub(crate) queries: usize,
     /// Whether the Sync that ends the skipping has been sent.
     pub(crate) to_sync: bool,
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use wire::{Namespace, Status, write};
 
+use crate::inward::Inward;
 use crate::ledger::{What, Whose};
 use crate::made::Deed;
 use crate::names::Meaning;
@@ -134,6 +135,13 @@ impl Outward<'_> {
         if reading.deeds.is_empty() && !reading.marks.has(Marks::LOOKS) {
             return;
         }
+        if self.server.phase != Phase::Synced {
+            // It is the end of a batch, and no Sync of ours is to be.
+            if !reading.deeds.is_empty() && !self.server.is_aborted() {
+                self.lend_in_batch(reading);
+            }
+            return self.expect_deallocates(reading, self.server.ledger.next());
+        }
         let loans = self.loans(reading);
         let looks = self.shows_list(reading) && self.server.ledger.owes_only_us();
         let ours = if looks { self.forget_ours() } else { Vec::new() };
@@ -141,6 +149,21 @@ impl Outward<'_> {
             self.lend_before(&ours, loans);
         }
         self.expect_deallocates(reading, self.server.ledger.next());
+    }
+
+    /// Whether a query calls names that cannot be lent yet: a batch that may have failed has no Sync of its own, and one of
+    /// ours would be the end of what is skipped.
+    pub(crate) fn waits_to_lend(&mut self, body: &[u8]) -> bool {
+        let server = &*self.server;
+        if server.phase != Phase::Synced || !self.rules.watches() || !server.ledger.may_skip() {
+            return false;
+        }
+        let text = body.split_last().map_or(body, |(_, text)| text);
+        let reads = self.rules.rewrites() && self.client.vars.can_read(text);
+        reads && {
+            let reading = self.statements.reading(text);
+            !self.loans(&reading).is_empty()
+        }
     }
 
     fn lend_before(&mut self, ours: &[Box<[u8]>], loans: Vec<Loan>) {
@@ -407,6 +430,36 @@ impl Outward<'_> {
             self.say(|out| write::client::close(out, Namespace::Statement, &name));
         }
         self.say(write::client::sync);
+    }
+}
+
+impl Inward<'_> {
+    /// As [`Outward::take_back`], of what could not be given back when the text was sent.
+    pub(crate) fn take_back(&mut self) {
+        let server = &mut *self.server;
+        // What is held may be about to use it.
+        let rests = self.client.as_ref().is_some_and(|client| !client.is_held());
+        if !rests || !server.ledger.is_empty() || server.phase != Phase::Synced {
+            return;
+        }
+        server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
+        let lent = std::mem::take(&mut server.lent);
+        self.flow.to_server.say(|out| {
+            for name in lent {
+                write::client::close(out, Namespace::Statement, &name);
+            }
+            write::client::sync(out);
+        });
+    }
+
+    /// What was put in front of queries at a batch's end failed, so that the server skips these. Each is over with that, as it
+    /// would be if it had failed itself.
+    pub(crate) fn make_up_for(&mut self, queries: usize) {
+        for _ in 0..queries {
+            self.server.phase = Phase::Synced;
+            self.server.ledger.push(What::Sync, Whose::Clients, None);
+            self.flow.to_server.say(write::client::sync);
+        }
     }
 }
 

@@ -120,6 +120,9 @@ impl Outward<'_> {
             tag::QUERY | tag::FUNCTION_CALL if piece.first && self.awaits_discard() => {
                 return Ok(self.hold(piece.header(), piece.body, end));
             }
+            tag::QUERY if piece.is_whole() && self.waits_to_lend(piece.body) => {
+                return Ok(self.hold(piece.header(), piece.body, end));
+            }
             tag::QUERY if piece.is_whole() && self.refuses_query(piece.body) => {
                 return Ok(Next::On);
             }
@@ -134,7 +137,8 @@ impl Outward<'_> {
         } else {
             self.pass_piece(piece, end);
         }
-        if piece.ends && !self.server.lent.is_empty() && self.server.phase == Phase::Synced {
+        let may_take = piece.ends && self.server.phase == Phase::Synced;
+        if may_take && !self.server.lent.is_empty() && !self.server.ledger.may_skip() {
             self.take_back();
         }
         Ok(Next::On)
@@ -196,7 +200,7 @@ impl Outward<'_> {
                     self.server.trail.sequences.find_seam(text, self.client.pid);
                     self.watch(&reading, text);
                     may_wipe |= reading.marks.has(Marks::WIPES);
-                    if self.rules.rewrites() && self.server.phase == Phase::Synced {
+                    if self.rules.rewrites() {
                         self.lend_for_query(&reading);
                     }
                 }

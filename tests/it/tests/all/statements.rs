@@ -468,3 +468,48 @@ fn the_list_of_statements_is_the_clients() {
     }
     ann.run(PID);
 }
+
+/// A Query ends the batch in front of it, which has no Sync, and is one transaction with it. What it calls is there, and
+/// nothing of it is over any earlier.
+#[test]
+fn a_batch_that_a_query_ends_is_one_with_it() {
+    howdah_only!("a statement of the protocol has another name");
+    let world = World::pool(1);
+    let own = world.direct();
+    let mut told = Vec::new();
+    for mut client in [world.client(), own] {
+        client.run("CREATE TABLE IF NOT EXISTS t (i int); CREATE TABLE gone (i int)");
+        client.run("TRUNCATE t");
+        let insert =
+            [parse("", "INSERT INTO t VALUES (1)"), bind("", "", &[]), execute("", 0)].concat();
+        let wrong = [parse("", "SELECT 1/0"), bind("", "", &[]), execute("", 0)].concat();
+        let made = [parse("s", "SELECT 42"), parse("g", "SELECT * FROM gone"), sync()].concat();
+        client.ask(&made);
+        client.run("DROP TABLE gone");
+        let batches = [
+            ([&insert[..], &query("EXECUTE s")].concat(), 1),
+            ([&insert[..], &query("EXECUTE s; SELECT 1/0")].concat(), 1),
+            ([&insert[..], &query("SELECT 1/0"), &query("EXECUTE s")].concat(), 2),
+            ([&wrong[..], &query("SELECT 1"), &query("EXECUTE s"), &sync()].concat(), 1),
+            ([&wrong[..], &query("EXECUTE s"), &sync()].concat(), 1),
+            ([&wrong[..], &query("EXECUTE s"), &sync(), &query("EXECUTE s")].concat(), 2),
+            ([&insert[..], &query("DEALLOCATE s"), &query("EXECUTE s")].concat(), 2),
+            ([&insert[..], &query("EXECUTE g")].concat(), 1),
+        ];
+        let mut heard = Vec::new();
+        for (bytes, readies) in batches {
+            client.send(&bytes);
+            let reply = client.until_readies(readies);
+            let codes: Vec<String> =
+                reply.of(b'E').map(|error| error.fields().code().to_owned()).collect();
+            let counted = client.value("SELECT count(*) FROM t");
+            heard.push((reply.tags().replace('1', ""), reply.column(), codes, counted));
+        }
+        client.run("DROP TABLE t");
+        told.push(heard);
+    }
+    let [ours, theirs] = &told[..] else { unreachable!("two") };
+    for (at, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+        assert_eq!(ours, theirs, "batch {at}");
+    }
+}
