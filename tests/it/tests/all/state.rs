@@ -556,3 +556,31 @@ fn what_is_no_setting_is_forgotten() {
     assert_eq!(bob.value("SELECT coalesce(current_setting('app.late', true), '')"), "");
     assert_eq!(ann.value("SELECT current_setting('app.late')"), "anns");
 }
+
+/// A name that was once set stays known to its process, with an empty value, in PostgreSQL itself: a policy takes that for none.
+#[test]
+fn a_policy_finds_nothing_for_whom_nothing_is_set() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    world.direct().run(
+        "CREATE TABLE orders AS SELECT 7 AS tenant; ALTER TABLE orders ENABLE ROW LEVEL SECURITY; \
+         CREATE POLICY own ON orders USING (tenant = nullif(current_setting('app.tenant', true), '')::int); \
+         GRANT SELECT ON orders TO app",
+    );
+    let (mut ann, mut bob) = (world.client(), world.client());
+    let look = "SELECT count(*) FROM orders";
+    for _ in 0..3 {
+        assert_eq!(bob.value(look), "0");
+        ann.run("SET app.tenant = 7");
+        assert_eq!(ann.value(look), "1");
+        assert_eq!(bob.value(look), "0");
+        ann.run("RESET app.tenant");
+        assert_eq!(ann.value(look), "0");
+        bob.run("BEGIN; SET LOCAL app.tenant = 7");
+        assert_eq!(bob.value(look), "1");
+        bob.run("COMMIT");
+    }
+    let mut own = world.direct_app();
+    own.run("BEGIN; SET app.tenant = 7; ROLLBACK");
+    assert_eq!(own.value("SELECT current_setting('app.tenant', true) IS NULL"), "f");
+}
