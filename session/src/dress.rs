@@ -14,7 +14,7 @@ use crate::inward::Inward;
 use crate::ledger::{What, Whose};
 use crate::made::ground;
 use crate::outward::Outward;
-use crate::server::{Copying, Own, Phase, Unnamed};
+use crate::server::{Copying, Own, Phase};
 use crate::statements::{Ground, Statement};
 use crate::{State, Vars, state};
 
@@ -74,7 +74,7 @@ impl Outward<'_> {
     pub(crate) fn parse_dressed(&mut self, statement: &Arc<Statement>) -> Dressed {
         let known = self.server.dressing.take();
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.statement, statement)) {
-            if known.last >= self.server.ledger.first() {
+            if !self.server.ledger.is_answered(known.last) {
                 self.server.dressing = Some(known);
                 return Dressed::Later;
             }
@@ -131,10 +131,9 @@ impl Outward<'_> {
     }
 
     pub(crate) fn query_ours(&mut self, own: Own, sql: &[u8]) {
-        self.server.phase = Phase::Synced;
-        self.server.ledger.push(What::Own(own), Whose::Ours, None);
-        (self.server.unnamed, self.server.unnamed_since) = (Unnamed::Nothing, 0);
-        self.say(|out| write::client::query(out, sql));
+        let server = &mut *self.server;
+        server.phase = Phase::Synced;
+        self.flow.to_server.say(|out| server.own(own, sql, out));
     }
 }
 

@@ -159,7 +159,7 @@ impl Outward<'_> {
             match fitting.fits {
                 Some(true) => return Fits::Yes,
                 Some(false) => return Fits::No,
-                None if fitting.at >= self.server.ledger.first() => {
+                None if !self.server.ledger.is_answered(fitting.at) => {
                     self.server.fitting = Some(fitting);
                     return Fits::Later;
                 }

@@ -422,11 +422,10 @@ impl Inward<'_> {
     /// has no server at the moment. It finds it after all.
     fn signal_missed(&mut self, message: &Message<'_>) -> Result<(), Fault> {
         let fields = ErrorFields::new(message.body);
-        let signals = self.server.signals.as_deref();
-        let had = || signals.and_then(|signals| signals.had(fields.message()));
-        let pid =
-            (fields.code() == signals::MISSED).then(|| pids::sole(fields.message()).or_else(had));
-        let pid = pid.flatten();
+        let signals = self.server.signals.as_deref().filter(|_| fields.code() == signals::MISSED);
+        let pid = signals.and_then(|signals| {
+            pids::sole(fields.message()).or_else(|| signals.had(fields.message()))
+        });
         let own = self.client.as_ref().map(|client| client.pid);
         if let (Some(pid), Some(own), Some(signals)) = (pid, own, &mut self.server.signals)
             && self.pids.may_end(own, pid, self.server.superuser)

@@ -141,12 +141,12 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    #[inline]
     /// Whether nothing is owed but what the head is about.
     pub(crate) fn is_last(&self) -> bool {
         self.entries.len() <= 1
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

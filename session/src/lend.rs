@@ -13,7 +13,7 @@ use crate::made::Deed;
 use crate::names::Meaning;
 use crate::outward::{Message, Outward};
 use crate::reading::{Marks, Reading};
-use crate::server::{Own, Phase};
+use crate::server::{Own, Phase, ServerSide};
 use crate::statements::{SCRATCH, Statement, TAKEN};
 use crate::text::dotted_names;
 
@@ -188,8 +188,7 @@ impl Outward<'_> {
             }
             self.server.lent.push(loan.0);
         }
-        self.say(write::client::sync);
-        self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
+        self.lend(|_| {});
     }
 
     /// Whether nothing of the client's is under way, in no transaction.
@@ -200,7 +199,8 @@ impl Outward<'_> {
             && server.ledger.owes_only_us()
     }
 
-    fn lend(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+    /// A batch of ours, of which nobody hears.
+    pub(crate) fn lend(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
         self.say(fill);
         self.say(write::client::sync);
         self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
@@ -425,11 +425,18 @@ impl Outward<'_> {
 
     /// The text will have run: its loans are given back.
     pub(crate) fn take_back(&mut self) {
-        self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
-        for name in std::mem::take(&mut self.server.lent) {
-            self.say(|out| write::client::close(out, Namespace::Statement, &name));
+        let server = &mut *self.server;
+        self.flow.to_server.say(|out| server.take_back(out));
+    }
+}
+
+impl ServerSide {
+    fn take_back(&mut self, out: &mut Vec<u8>) {
+        self.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
+        for name in std::mem::take(&mut self.lent) {
+            write::client::close(out, Namespace::Statement, &name);
         }
-        self.say(write::client::sync);
+        write::client::sync(out);
     }
 }
 
@@ -442,14 +449,7 @@ impl Inward<'_> {
         if !rests || !server.ledger.is_empty() || server.phase != Phase::Synced {
             return;
         }
-        server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
-        let lent = std::mem::take(&mut server.lent);
-        self.flow.to_server.say(|out| {
-            for name in lent {
-                write::client::close(out, Namespace::Statement, &name);
-            }
-            write::client::sync(out);
-        });
+        self.flow.to_server.say(|out| server.take_back(out));
     }
 
     /// What was put in front of queries at a batch's end failed, so that the server skips these. Each is over with that, as it

@@ -22,7 +22,7 @@ use crate::refusal;
 use crate::relay::Said;
 use crate::rules::{Fault, Rules};
 use crate::sequences::{Pending, SOON};
-use crate::server::{Copying, Own, Phase, ServerSide, Unnamed};
+use crate::server::{Copying, Phase, ServerSide, Unnamed};
 use crate::state::Tie;
 use crate::statements::{Ground, NOBODY, PREFIX, SCRATCH, Statement, Statements, TAKEN};
 use crate::trail::Ran;
@@ -319,9 +319,9 @@ impl Outward<'_> {
         if self.server.phase == Phase::Synced && !ledger.may_skip() {
             let at = ledger.next();
             trail.sequences.discards(Pending { at, in_batch: false });
-            self.server.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
-            self.say(|out| discard_sequences().iter().for_each(|(_, message)| out.extend(message)));
-            self.say(write::client::sync);
+            self.lend(|out| {
+                discard_sequences().iter().for_each(|(_, message)| out.extend(message))
+            });
         } else {
             for (what, message) in discard_sequences() {
                 if what == What::Execute {
@@ -768,8 +768,8 @@ impl Outward<'_> {
                 Found::Statement { statement, name, unproven: false }
             }
             Meaning::Statement(statement, name, unproven) => {
-                let statement = if unproven { self.renewed(statement, &name) } else { statement };
-                let mut statement = statement;
+                let mut statement =
+                    if unproven { self.renewed(statement, &name) } else { statement };
                 if self.lacks(&statement) {
                     match self.suits(&statement) {
                         Fits::Yes => statement = self.grounded(statement, &name),

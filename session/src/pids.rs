@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use wire::BindNames;
 
+use crate::text::find;
+
 /// The pids of clients are `FIRST..=i32::MAX`: far above those of any process, and all of ten digits.
 pub const FIRST: u32 = 1 << 30;
 const DIGITS: usize = 10;
@@ -249,21 +251,21 @@ impl Pids {
 pub(crate) struct Meant<'a> {
     /// What asks about them, where that is known.
     pub(crate) text: Option<&'a [u8]>,
+    /// Whether they may be sent signals, once somebody wanted to know.
+    aims: Option<bool>,
     /// Pids of servers that a signal may be sent to, and of the clients that have them.
     pub(crate) servers: Vec<(u32, u32)>,
 }
 
 impl<'a> Meant<'a> {
     pub(crate) fn by(text: Option<&'a [u8]>) -> Self {
-        Self { text, servers: Vec::new() }
+        Self { text, aims: None, servers: Vec::new() }
     }
 
-    /// Whether they may be sent signals.
-    fn aims(&self) -> bool {
-        const SENDS: &[u8] = b"_backend";
-        self.text.is_none_or(|text| {
-            text.windows(SENDS.len()).any(|part| part.eq_ignore_ascii_case(SENDS))
-        })
+    /// Whether they may be sent signals. A text is looked through once, however many it is about.
+    fn aims(&mut self) -> bool {
+        let text = self.text;
+        *self.aims.get_or_insert_with(|| text.is_none_or(|text| find(text, b"_backend").is_some()))
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use crate::ledger::{Ledger, Trust};
 use crate::reading::{Marks, Reading};
 use crate::seam::Seam;
+use crate::text::find;
 
 /// How the clients of one pool were seen to use them, on all workers.
 #[derive(Debug, Default)]
@@ -114,8 +115,7 @@ pub(crate) fn unread(text: Option<&[u8]>) -> Marks {
 
 /// Whether a text names `currval` or `lastval` somewhere: in the code of a block, or where it cannot be read.
 pub(crate) fn named(text: &[u8]) -> Marks {
-    let names =
-        |word: &[u8]| text.windows(word.len()).any(|found| found.eq_ignore_ascii_case(word));
+    let names = |word: &[u8]| find(text, word).is_some();
     if names(b"currval") || names(b"lastval") { Marks::SEQUENCE } else { Marks::default() }
 }
 

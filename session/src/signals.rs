@@ -14,6 +14,7 @@ use sql::Signal;
 use wire::DataRow;
 
 use crate::pids::Meant;
+use crate::text::find;
 
 /// Longer messages are not looked into: they are about something else.
 pub(crate) const LEN_MAX: u32 = 64 * 1024;
@@ -39,22 +40,13 @@ const TERMINATE: &[u8] = b"pg_terminate_backend(";
 
 /// Whether `text` ends one session, whose pid it says or is given: it is that of which a row says that it was done.
 fn is_direct(text: &[u8]) -> bool {
-    let Some(at) =
-        text.windows(TERMINATE.len()).position(|part| part.eq_ignore_ascii_case(TERMINATE))
-    else {
-        return false;
-    };
+    let Some(at) = find(text, TERMINATE) else { return false };
     let rest = text.get(at + TERMINATE.len()..).unwrap_or_default();
-    let digits = rest.iter().skip(usize::from(rest.starts_with(b"$")));
-    let digits = digits.take_while(|byte| byte.is_ascii_digit()).count();
-    let others = || {
-        let words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'$');
-        words
-            .filter(|word| word.first().is_some_and(|byte| *byte == b'$' || byte.is_ascii_digit()))
-            .count()
-    };
-    let end = digits + usize::from(rest.starts_with(b"$"));
-    digits > 0 && rest.get(end) == Some(&b')') && others() == 1
+    let number = rest.strip_prefix(b"$").unwrap_or(rest);
+    let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'$');
+    let numbers = words.filter(|word| matches!(word, [b'$' | b'0'..=b'9', ..]));
+    digits > 0 && number.get(digits) == Some(&b')') && numbers.count() == 1
 }
 
 impl Signals {

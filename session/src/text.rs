@@ -277,6 +277,11 @@ fn resets(act: &Act) -> bool {
     }
 }
 
+/// Where `word` first stands in `text`, in whatever case.
+pub(crate) fn find(text: &[u8], word: &[u8]) -> Option<usize> {
+    text.windows(word.len()).position(|part| part.eq_ignore_ascii_case(word))
+}
+
 /// All that could be names of custom settings, wherever they stand: in a SET, in a string that
 /// `set_config` is given, in the body of a function. One too many costs a look, one too few a leak.
 pub(crate) fn dotted_names(text: &[u8]) -> Box<[Box<[u8]>]> {

@@ -17,6 +17,13 @@ fn world() -> World {
     world
 }
 
+/// And a table, of whose column the tests change the type.
+fn world_with_t() -> World {
+    let world = world();
+    change(&world, "CREATE TABLE t AS SELECT 1 AS a");
+    world
+}
+
 /// One who is served by the pooler, and one who lives the same on a connection of its own.
 struct Twins<'a> {
     world: &'a World,
@@ -76,8 +83,7 @@ fn change(world: &World, sql: &str) {
 #[test]
 fn rows_are_of_the_types_that_were_told() {
     howdah_only!("they come as they are");
-    let world = world();
-    change(&world, "CREATE TABLE t AS SELECT 1 AS a");
+    let world = world_with_t();
     let mut ann = Twins::new(&world);
     ann.ask(&prepare("s", "SELECT * FROM t"));
     ann.ask(&prepare("a", "SELECT a::text FROM t"));
@@ -124,8 +130,7 @@ fn rows_are_of_the_types_that_were_told() {
 #[test]
 fn a_portal_tells_as_well() {
     howdah_only!("they come as they are");
-    let world = world();
-    change(&world, "CREATE TABLE t AS SELECT 1 AS a");
+    let world = world_with_t();
     let mut ann = Twins::new(&world);
     ann.ask(&[
         parse("s", "SELECT * FROM t"),
@@ -149,8 +154,7 @@ fn a_portal_tells_as_well() {
 #[test]
 fn parameters_are_of_the_types_that_were_told() {
     howdah_only!("they are as they would be now");
-    let world = world();
-    change(&world, "CREATE TABLE t AS SELECT 1 AS a");
+    let world = world_with_t();
     let mut ann = Twins::new(&world);
     ann.ask(&prepare("put", "INSERT INTO t VALUES ($1)"));
     ann.ask(&prepare("is", "SELECT true FROM t WHERE a = $1"));
