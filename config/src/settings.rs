@@ -144,6 +144,8 @@ settings! {
         "User who runs auth_query.";
     autodb_idle_timeout: Duration, Seconds, "3600", Yes, Now,
         "Seconds after which a database made from `*` is forgotten once nobody uses it.";
+    busy_poll: u32, Int(0, 1000), "50", Yes, Now,
+        "Microseconds that a worker with one busy client looks out for the next event before it sleeps, while events come that soon; 0 is not at all.";
     cancel_wait_timeout: Duration, Seconds, "10", Yes, Now,
         "Seconds a cancel request waits for a connection before it is dropped; 0 for ever.";
     client_idle_timeout: Duration, Seconds, "0", Yes, Now,
@@ -478,6 +480,7 @@ mod tests {
         auth_type word yes md5
         auth_user text yes NULL
         autodb_idle_timeout time yes 3600
+        busy_poll poll yes 50
         cancel_wait_timeout time yes 10
         client_idle_timeout time yes 0
         client_login_timeout time yes 60
@@ -631,6 +634,7 @@ mod tests {
                 "port" => (&["1", "65535"], &["0", "65536", "-1", ""]),
                 "peer" => (&["0", "65535"], &["65536", "-1"]),
                 "mode" => (&["0", "0777", "07777", "511"], &["010000", "-1", "rwx"]),
+                "poll" => (&["0", "1000"], &["1001", "-1", "50us", ""]),
                 "workers" => (&["0", "1024"], &["1025", "-1", "auto"]),
                 "time" => (
                     &["0", "1", "1.5", "2147483647", "60 # a minute"],

@@ -177,6 +177,9 @@ pub struct Tuning {
     /// Where other processes listen on the same port, whoever dials is left to them. Those who are
     /// connecting already still come in.
     pub turn_away: bool,
+    /// How long to look for the next event before sleeping, where one client and one server talk in
+    /// turn and nobody else does. Zero is not at all.
+    pub busy_poll: Duration,
     /// More than this unsent, in bytes, and the worker stops reading from the other side.
     pub high_water: usize,
     /// At this or below, in bytes, it goes on: [`Done::Drained`].
@@ -194,6 +197,7 @@ impl Default for Tuning {
             socket_buffer: 0,
             defer_accept: false,
             turn_away: false,
+            busy_poll: Duration::ZERO,
             high_water: 128 * 1024,
             low_water: 32 * 1024,
         }

@@ -11,6 +11,7 @@ mod buf;
 mod driver;
 mod lender;
 mod outbox;
+mod pace;
 mod readiness;
 mod slots;
 mod socket;

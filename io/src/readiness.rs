@@ -17,6 +17,7 @@ use socket2::SockRef;
 use crate::bell::Bell;
 use crate::lender::{BUFFER, Lender};
 use crate::outbox::{Flight, Outbox, Outboxes, Place};
+use crate::pace::Pace;
 use crate::slots::Slots;
 use crate::{Address, Buf, Buffers, Conn, Done, Driver, Listener, Socket, Tuning, Waker, socket};
 use accept::Ear;
@@ -39,6 +40,7 @@ pub struct Readiness {
     ears: Vec<Ear>,
     bell: Arc<Bell>,
     tuning: Tuning,
+    pace: Pace,
     /// Those for whom something may be possible now.
     unsettled: Vec<Conn>,
     ears_unsettled: bool,
@@ -172,6 +174,7 @@ impl Readiness {
             ears: Vec::new(),
             bell: Arc::new(bell),
             tuning: Tuning::default(),
+            pace: Pace::new(),
             unsettled: Vec::new(),
             ears_unsettled: false,
             settling: Vec::new(),
@@ -435,7 +438,7 @@ impl Readiness {
             _ => wait,
         };
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        if let Err(error) = self.poll.poll(&mut events, wait)
+        if let Err(error) = self.look_or_sleep(&mut events, wait)
             && error.kind() != io::ErrorKind::Interrupted
         {
             // It is out of memory. Give it a moment.
@@ -452,6 +455,20 @@ impl Readiness {
             }
         }
         self.events = events;
+    }
+
+    fn look_or_sleep(&mut self, events: &mut Events, wait: Option<Duration>) -> io::Result<()> {
+        let look = self.pace.look();
+        if wait != Some(Duration::ZERO) && !look.is_zero() {
+            let since = Instant::now();
+            while since.elapsed() < look {
+                self.poll.poll(events, Some(Duration::ZERO))?;
+                if !events.is_empty() {
+                    return Ok(());
+                }
+            }
+        }
+        self.poll.poll(events, wait)
     }
 
     fn stirred(&mut self, conn: Conn, generation: u32, event: &mio::event::Event) {
@@ -622,12 +639,11 @@ impl Driver for Readiness {
             let found = done.len() > before;
             self.wait(if found { Some(Duration::ZERO) } else { left }, done);
             self.settle_all(done);
+            let waited = since.map_or(Duration::ZERO, |since| since.elapsed());
             if done.len() > before || left == Some(Duration::ZERO) {
-                return;
+                return self.pace.turned(&done[before..], waited);
             }
-            if let (Some(wait), Some(since)) = (wait, since) {
-                left = Some(wait.saturating_sub(since.elapsed()));
-            }
+            left = wait.map(|wait| wait.saturating_sub(waited));
         }
     }
 
@@ -645,6 +661,7 @@ impl Driver for Readiness {
 
     fn tune(&mut self, tuning: &Tuning) {
         self.tuning = tuning.clone();
+        self.pace.tune(tuning.busy_poll);
         self.ears.iter().for_each(|ear| ear.tune(tuning));
     }
 }

@@ -29,6 +29,7 @@ use socket2::SockAddr;
 use crate::bell::Bell;
 use crate::lender::{BUFFERS_MAX, Lender};
 use crate::outbox::{Flight, Outbox, Outboxes};
+use crate::pace::Pace;
 use crate::slots::Slots;
 use crate::{Address, Buf, Buffers, Conn, Done, Driver, Listener, Socket, Tuning, Waker, socket};
 use accept::Ear;
@@ -65,6 +66,7 @@ pub struct Uring {
     bell: Arc<Bell>,
     bell_hung: bool,
     tuning: Tuning,
+    pace: Pace,
     /// Those for whom what is wanted and what is in flight may differ.
     unsettled: Vec<Conn>,
     ears_unsettled: bool,
@@ -99,6 +101,7 @@ impl Uring {
             bell: Arc::new(Bell::new()?),
             bell_hung: false,
             tuning: Tuning::default(),
+            pace: Pace::new(),
             unsettled: Vec::new(),
             ears_unsettled: false,
             starved: Vec::new(),
@@ -459,7 +462,7 @@ impl Uring {
             _ if self.hurry || !self.bell.lie_down() => Some(Duration::ZERO),
             _ => wait,
         };
-        if self.ring.enter(wait).is_err() {
+        if self.look_or_sleep(wait).is_err() {
             // It is out of memory. Whatever is queued stays so; give it a moment.
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -473,6 +476,14 @@ impl Uring {
         if self.bell.answer() {
             done.push(Done::Woken);
         }
+    }
+
+    fn look_or_sleep(&mut self, wait: Option<Duration>) -> io::Result<()> {
+        let look = self.pace.look();
+        if wait != Some(Duration::ZERO) && !look.is_zero() && self.ring.look(look)? {
+            return Ok(());
+        }
+        self.ring.enter(wait)
     }
 
     fn completed(&mut self, completion: Completion, done: &mut Vec<Done<Socket>>) {
@@ -733,12 +744,11 @@ impl Driver for Uring {
             self.settle_all(done);
             let found = done.len() > before;
             self.call(if found { Some(Duration::ZERO) } else { left }, done);
+            let waited = since.map_or(Duration::ZERO, |since| since.elapsed());
             if done.len() > before || left == Some(Duration::ZERO) {
-                return;
+                return self.pace.turned(&done[before..], waited);
             }
-            if let (Some(wait), Some(since)) = (wait, since) {
-                left = Some(wait.saturating_sub(since.elapsed()));
-            }
+            left = wait.map(|wait| wait.saturating_sub(waited));
         }
     }
 
@@ -756,6 +766,7 @@ impl Driver for Uring {
 
     fn tune(&mut self, tuning: &Tuning) {
         self.tuning = tuning.clone();
+        self.pace.tune(tuning.busy_poll);
         self.ears.iter().for_each(|ear| ear.tune(tuning));
     }
 }

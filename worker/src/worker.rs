@@ -316,6 +316,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             socket_buffer: settings.tcp_socket_buffer,
             defer_accept: settings.tcp_defer_accept != 0 && self.standing.shutdown.is_none(),
             turn_away: self.turning_away.is_some(),
+            busy_poll: Duration::from_micros(settings.busy_poll.into()),
             ..Tuning::default()
         };
         self.high_water = tuning.high_water;

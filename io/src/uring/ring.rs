@@ -1,9 +1,10 @@
 //! The two queues shared with the kernel, and the one system call that works them.
 
+use std::hint;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io_uring::{EnterFlags, IoUring, squeue};
 
@@ -136,6 +137,25 @@ impl Ring {
             return self.call(0, EnterFlags::GETEVENTS, None);
         }
         self.call(1, EnterFlags::GETEVENTS, wait)
+    }
+
+    /// Hand over what is queued, and look out for a completion for so long: whether there is one. The
+    /// kernel says in memory that we share that it has something for us, so it need not be asked.
+    pub(super) fn look(&mut self, time: Duration) -> io::Result<bool> {
+        self.call(0, EnterFlags::GETEVENTS, None)?;
+        let since = Instant::now();
+        loop {
+            if self.ring.submission().taskrun() {
+                self.call(0, EnterFlags::GETEVENTS, None)?;
+            }
+            if !self.ring.completion().is_empty() {
+                return Ok(true);
+            }
+            if since.elapsed() >= time {
+                return Ok(false);
+            }
+            hint::spin_loop();
+        }
     }
 
     /// Take completions out of the ring: all there are, even those that did not fit in it.

@@ -533,6 +533,19 @@ impl Howdah {
         line.split_whitespace().nth(1).expect("a number").parse().expect("kB")
     }
 
+    /// How often its threads went to sleep of their own will, to wait for something.
+    #[must_use]
+    pub fn sleeps(&self) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it lives");
+        let of = |task: std::io::Result<std::fs::DirEntry>| -> Option<u64> {
+            let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+            let line =
+                status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line?.trim().parse().ok()
+        };
+        tasks.filter_map(of).sum()
+    }
+
     /// Open descriptors.
     #[must_use]
     pub fn descriptors(&self) -> usize {

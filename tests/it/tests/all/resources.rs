@@ -48,6 +48,25 @@ fn idle_clients_take_little_memory() {
     assert!(each <= 640, "{each} bytes");
 }
 
+/// One client alone, whose server answers at once: its worker does not go to sleep for the answer, nor for what it asks
+/// next. Where others want the processor it may have to, so the best of some attempts counts.
+#[test]
+fn a_lone_client_is_not_kept_waiting_by_a_sleeper() {
+    howdah_only!("others sleep");
+    for driver in ["auto", "readiness"] {
+        let world = World::with(1, |setup| setup.set("workers", 1).set("io_driver", driver));
+        let mut client = world.client();
+        let mut sleeps = |busy_poll: u32| {
+            let _set = world.howdah.console(&format!("SET busy_poll = {busy_poll}"));
+            let before = world.howdah.sleeps();
+            (0..500).for_each(|_| drop(client.run("SELECT 1")));
+            world.howdah.sleeps() - before
+        };
+        let mut polled = || sleeps(1000) * 2 < sleeps(0);
+        assert!(std::iter::repeat_with(&mut polled).take(20).any(|polled| polled), "{driver}");
+    }
+}
+
 /// 50,000 databases are configured and 1,000 in use: what is done twenty times a second on each worker
 /// takes less than a millisecond of its time.
 #[test]
