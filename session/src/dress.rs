@@ -3,7 +3,8 @@
 //! connection of its client's own.
 //!
 //! The settings are put on in a transaction or savepoint of ours, and taken off by its rollback, which prepared
-//! statements outlive. The client's message waits until all of that is answered: nothing of it can strike the batch.
+//! statements outlive. The client's message waits until all of that is answered: nothing of it can strike the batch. All
+//! is said by messages under names that are nobody's: a Query would do away with what the client has without a name.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use crate::fit::is_planned;
 use crate::inward::Inward;
 use crate::ledger::{What, Whose};
 use crate::made::ground;
-use crate::outward::Outward;
-use crate::server::{Copying, Own, Phase};
+use crate::outward::{Outward, passing};
+use crate::server::{Copying, Own, Phase, Unnamed};
 use crate::statements::{Ground, Statement};
 use crate::{State, Vars, state};
 
@@ -30,6 +31,8 @@ pub(crate) struct Dress {
 #[derive(Debug)]
 pub(crate) struct Dressing {
     statement: Arc<Statement>,
+    /// Whether it is to be the unnamed statement.
+    unnamed: bool,
     /// The ledger's number of the Parse, and of what is answered last.
     parse: u64,
     last: u64,
@@ -70,8 +73,8 @@ impl Outward<'_> {
     }
 
     /// Have the server parse `statement`, which it lacks, with the settings that it was parsed with first. Once it is
-    /// answered the server has it, if it could be done.
-    pub(crate) fn parse_dressed(&mut self, statement: &Arc<Statement>) -> Dressed {
+    /// answered the server has it, if it could be done: by our name for it, or as the unnamed one.
+    pub(crate) fn parse_dressed(&mut self, statement: &Arc<Statement>, unnamed: bool) -> Dressed {
         let known = self.server.dressing.take();
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.statement, statement)) {
             if !self.server.ledger.is_answered(known.last) {
@@ -84,56 +87,69 @@ impl Outward<'_> {
         let server = &*self.server;
         if server.phase != Phase::Synced
             || server.copy != Copying::No
-            || server.status == Status::Failed
             || statement.has_changed()
             || !self.wants_dress(statement)
         {
             return Dressed::No;
         }
-        // What is not answered yet says whether a transaction is open.
-        if !self.server.ledger.is_empty() || self.dress_up(statement) {
-            Dressed::Later
-        } else {
-            Dressed::No
+        // What is not answered yet says whether a transaction is open, and whether it has failed.
+        if !server.ledger.is_empty() {
+            return Dressed::Later;
         }
+        let can = server.status != Status::Failed && self.dress_up(statement, unnamed);
+        if can { Dressed::Later } else { Dressed::No }
     }
 
-    fn dress_up(&mut self, statement: &Arc<Statement>) -> bool {
-        let off: &[u8] = match self.server.status {
-            Status::Idle => b"ROLLBACK",
-            _ => b"ROLLBACK TO \"PGBOUNCER_0\";RELEASE \"PGBOUNCER_0\"",
-        };
+    fn dress_up(&mut self, statement: &Arc<Statement>, unnamed: bool) -> bool {
         let Some(on) = self.put_on(statement) else { return false };
-        self.query_ours(Own::Dress, &on);
-        self.make_room(statement);
+        let off: &[&[u8]] = match self.server.status {
+            Status::Idle => &[b"ROLLBACK"],
+            _ => &[b"ROLLBACK TO \"PGBOUNCER_0\"", b"RELEASE \"PGBOUNCER_0\""],
+        };
+        self.run_ours(Own::Dress, on.iter().map(Vec::as_slice));
+        if !unnamed {
+            self.make_room(statement);
+        }
         let parse = self.server.ledger.next();
         self.server.ledger.push(What::Own(Own::Dress), Whose::Ours, None);
         self.flow.counted.server_parses += 1;
-        let types = self.types(statement);
-        self.say(|out| write::client::parse(out, &statement.name, &statement.query, types));
+        if unnamed {
+            (self.server.unnamed, self.server.unnamed_since) = (Unnamed::Nothing, 0);
+        }
+        let (name, types) = (if unnamed { b"" } else { &*statement.name }, self.types(statement));
+        self.say(|out| write::client::parse(out, name, &statement.query, types));
         self.say(write::client::sync);
-        let (last, statement) = (self.server.ledger.next(), Arc::clone(statement));
-        self.query_ours(Own::Dress, off);
-        self.server.dressing = Some(Box::new(Dressing { statement, parse, last, error: None }));
+        let last = self.server.ledger.next();
+        self.run_ours(Own::Dress, off.iter().copied());
+        let statement = Arc::clone(statement);
+        let dressing = Dressing { statement, unnamed, parse, last, error: None };
+        self.server.dressing = Some(Box::new(dressing));
         true
     }
 
     /// What puts on the settings of `statement`, to be rolled back.
-    pub(crate) fn put_on(&self, statement: &Statement) -> Option<Vec<u8>> {
+    pub(crate) fn put_on(&self, statement: &Statement) -> Option<Vec<Vec<u8>>> {
         let dress = statement.dress.get()?;
-        let on: &[u8] = match self.server.status {
-            Status::Idle => b"BEGIN ISOLATION LEVEL READ COMMITTED;",
-            _ => b"SAVEPOINT \"PGBOUNCER_0\";",
+        let begin: &[u8] = match self.server.status {
+            Status::Idle => b"BEGIN ISOLATION LEVEL READ COMMITTED",
+            _ => b"SAVEPOINT \"PGBOUNCER_0\"",
         };
-        let mut sql = [on, b"RESET SESSION AUTHORIZATION;RESET ROLE;RESET ALL;"].concat();
-        state::put_on(dress.state.as_deref(), &dress.vars, &mut sql);
-        Some(sql)
+        let off: [&[u8]; 4] = [begin, b"RESET SESSION AUTHORIZATION", b"RESET ROLE", b"RESET ALL"];
+        let mut on: Vec<Vec<u8>> = off.map(<[u8]>::to_vec).into();
+        state::put_on(dress.state.as_deref(), &dress.vars, &mut on);
+        Some(on)
     }
 
-    pub(crate) fn query_ours(&mut self, own: Own, sql: &[u8]) {
-        let server = &mut *self.server;
-        server.phase = Phase::Synced;
-        self.flow.to_server.say(|out| server.own(own, sql, out));
+    /// Have the server run these, in one batch.
+    pub(crate) fn run_ours<'a>(&mut self, own: Own, statements: impl Iterator<Item = &'a [u8]>) {
+        self.server.phase = Phase::Synced;
+        self.server.ledger.push(What::Own(own), Whose::Ours, None);
+        for sql in statements {
+            self.say(|out| {
+                passing(sql).iter().for_each(|(_, message)| out.extend_from_slice(message));
+            });
+        }
+        self.say(write::client::sync);
     }
 }
 
@@ -143,7 +159,11 @@ impl Inward<'_> {
         let at = self.server.ledger.first();
         let Some(dressing) = &mut self.server.dressing else { return };
         if at == dressing.parse && error.is_none() {
-            self.server.known.prepare(&dressing.statement, at);
+            if dressing.unnamed {
+                self.server.unnamed = Unnamed::Is(Arc::clone(&dressing.statement));
+            } else {
+                self.server.known.prepare(&dressing.statement, at);
+            }
         }
         dressing.error = dressing.error.take().or(error);
         if at == dressing.last && (dressing.error.is_none() || self.client.is_none()) {

@@ -13,7 +13,7 @@ use wire::tag::server as tag;
 use wire::{Namespace, ParameterDescription, RowDescription, write};
 
 use crate::inward::Inward;
-use crate::ledger::What;
+use crate::ledger::{Ledger, What};
 use crate::names::Meaning;
 use crate::outward::{Outward, behind_comments};
 use crate::server::{Copying, Unnamed};
@@ -43,6 +43,15 @@ impl Told {
         }
     }
 
+    pub(crate) fn is_told_types(&self) -> bool {
+        self.types.get().is_some()
+    }
+
+    /// Whether clients were told that it returns nothing; `None`: they were told of neither.
+    pub(crate) fn is_of_nothing(&self) -> Option<bool> {
+        self.columns.get().map(|columns| Some(*columns) == number(tag::NO_DATA, &[]))
+    }
+
     /// Whether nobody has heard what it returns.
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
@@ -69,6 +78,17 @@ pub(crate) struct Fitting {
     /// The ledger's number of what is answered last.
     at: u64,
     fits: Option<bool>,
+}
+
+impl Fitting {
+    fn is_of(&self, statement: &Arc<Statement>) -> bool {
+        Arc::ptr_eq(&self.statement, statement)
+    }
+
+    /// Whether it is this one, and what it would be is known or asked for.
+    pub(crate) fn is_underway(&self, statement: &Arc<Statement>, ledger: &Ledger) -> bool {
+        self.is_of(statement) && (self.fits.is_some() || self.at >= ledger.first())
+    }
 }
 
 /// Whether a server can be given a statement.
@@ -155,7 +175,7 @@ impl Outward<'_> {
     /// Whether the server, which lacks `statement`, may be given it.
     pub(crate) fn fits(&mut self, statement: &Arc<Statement>) -> Fits {
         let fitting = self.server.fitting.take();
-        if let Some(fitting) = fitting.filter(|known| Arc::ptr_eq(&known.statement, statement)) {
+        if let Some(fitting) = fitting.filter(|known| known.is_of(statement)) {
             match fitting.fits {
                 Some(true) => return Fits::Yes,
                 Some(false) => return Fits::No,

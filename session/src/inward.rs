@@ -585,9 +585,10 @@ impl Inward<'_> {
                 // A Parse drops the old unnamed statement before it can fail at the new one.
                 Undo::Unnamed { client, .. } if at == skipped.failed && what == What::Parse => {
                     let client = client.map(|_| Unnamed::Nothing);
-                    self.restore_unnamed(client, Unnamed::Nothing);
+                    self.restore_unnamed(client, Some(Unnamed::Nothing));
                 }
-                Undo::Unnamed { client, server } => self.restore_unnamed(client, server),
+                Undo::Unnamed { client, server } => self.restore_unnamed(client, Some(server)),
+                Undo::Turned(client) => self.restore_unnamed(Some(client), None),
             }
         }
         if !skipped.to_sync {
@@ -598,16 +599,20 @@ impl Inward<'_> {
 
     /// Put back unnamed statements: as they are now, or as they were before a later batch, not yet
     /// answered, changed them again.
-    fn restore_unnamed(&mut self, client: Option<Unnamed>, server: Unnamed) {
-        let (mut client, mut server) = (client, Some(server));
+    fn restore_unnamed(&mut self, mut client: Option<Unnamed>, mut server: Option<Unnamed>) {
         for undo in self.server.ledger.notes() {
-            if let Undo::Unnamed { client: clients, server: servers } = undo {
-                if let Some(value) = server.take() {
-                    *servers = value;
+            let clients = match undo {
+                Undo::Unnamed { client: clients, server: servers } => {
+                    if let Some(value) = server.take() {
+                        *servers = value;
+                    }
+                    clients.as_mut()
                 }
-                if let (Some(place), true) = (clients, client.is_some()) {
-                    *place = client.take().unwrap_or_default();
-                }
+                Undo::Turned(clients) => Some(clients),
+                Undo::Name { .. } | Undo::Known { .. } => None,
+            };
+            if let (Some(place), true) = (clients, client.is_some()) {
+                *place = client.take().unwrap_or_default();
             }
         }
         if let Some(value) = server {
@@ -708,7 +713,7 @@ impl Inward<'_> {
                     }
                 }
                 Undo::Known { id, .. } => self.server.known.settle(id, at),
-                Undo::Unnamed { .. } => {}
+                Undo::Unnamed { .. } | Undo::Turned(_) => {}
             }
         }
     }

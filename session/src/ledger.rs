@@ -130,6 +130,8 @@ pub(crate) enum Undo {
     Known { id: u64, before: Option<Known> },
     /// The unnamed statement: the client's, if it changed there too, and the server's.
     Unnamed { client: Option<Unnamed>, server: Unnamed },
+    /// The client's unnamed statement, which became what it is with other settings.
+    Turned(Unnamed),
 }
 
 impl Default for Ledger {

@@ -3,6 +3,7 @@
 //! On servers a client's statements have names of ours. A text that calls one by the client's name gets it
 //! under that name for just as long: prepared in front of it, closed behind it.
 
+use std::iter;
 use std::sync::Arc;
 
 use wire::{Namespace, Status, write};
@@ -172,17 +173,17 @@ impl Outward<'_> {
         }
         // One that cannot be prepared now is to stand in no other's way.
         for loan in loans {
-            let dress = loan.1.as_deref().filter(|statement| self.may_differ(statement));
-            let dress = dress.filter(|_| self.is_quiet());
+            let quiet = self.is_quiet();
+            let dress = loan.1.as_deref().filter(|statement| quiet && self.may_differ(statement));
             let on = dress.and_then(|statement| self.put_on(statement));
             if let Some(on) = &on {
-                self.query_ours(Own::Lend, on);
+                self.run_ours(Own::Lend, on.iter().map(Vec::as_slice));
             }
             self.lend(|out| parse(&loan, out));
             if on.is_some() {
-                self.query_ours(Own::Lend, b"ROLLBACK");
+                self.run_ours(Own::Lend, iter::once(&b"ROLLBACK"[..]));
             }
-            if on.is_some() && loan.2 == Use::List {
+            if quiet && loan.2 == Use::List {
                 // If it could not be prepared, its name is there all the same.
                 self.lend(|out| parse(&(Arc::clone(&loan.0), None, Use::Name), out));
             }

@@ -31,6 +31,7 @@ mod server;
 mod shape;
 mod sight;
 mod signals;
+mod standin;
 mod state;
 mod statements;
 mod text;

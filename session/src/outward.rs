@@ -30,6 +30,8 @@ use crate::trail::Ran;
 /// Names longer than this are not looked for: no statement was ever given one.
 const NAMES_MAX: usize = 1 << 20;
 
+const DISCARD: &[u8] = b"DISCARD SEQUENCES";
+
 /// One client's bytes on their way out.
 pub(crate) struct Outward<'a> {
     pub(crate) client: &'a mut ClientSide,
@@ -55,6 +57,11 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
+    /// The body, if all of it is here.
+    pub(crate) fn whole(&self) -> Option<&'a [u8]> {
+        (self.len as usize == self.body.len()).then_some(self.body)
+    }
+
     /// The same with another body, if there is one.
     fn with(&self, body: Option<&'a [u8]>) -> Self {
         let Some(body) = body else { return *self };
@@ -319,11 +326,9 @@ impl Outward<'_> {
         if self.server.phase == Phase::Synced && !ledger.may_skip() {
             let at = ledger.next();
             trail.sequences.discards(Pending { at, in_batch: false });
-            self.lend(|out| {
-                discard_sequences().iter().for_each(|(_, message)| out.extend(message))
-            });
+            self.lend(|out| passing(DISCARD).iter().for_each(|(_, message)| out.extend(message)));
         } else {
-            for (what, message) in discard_sequences() {
+            for (what, message) in passing(DISCARD) {
                 if what == What::Execute {
                     let at = self.server.ledger.next();
                     self.server.trail.sequences.discards(Pending { at, in_batch: true });
@@ -532,7 +537,11 @@ impl Outward<'_> {
             if self.hide_ours(&statement) == Looks::Later {
                 return Next::Hold;
             }
-            self.lend_for_shape(&statement);
+            if self.executes(&statement) {
+                // It does away with the last one even if what it executes cannot be lent.
+                self.close_unnamed();
+                self.lend_for_statement(&statement);
+            }
             self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Is(statement));
             self.pass_as(message, What::Parse);
             return Next::On;
@@ -605,7 +614,7 @@ impl Outward<'_> {
             self.pass_as(message, What::Bind);
             return Ok(Next::On);
         };
-        let (statement, name, unproven) = match self.look_up(names.statement) {
+        let (statement, name, unproven) = match self.look_up(names.statement, Some(message)) {
             Found::Hold => return Ok(Next::Hold),
             Found::AsItIs => {
                 let unnamed = match &self.client.unnamed {
@@ -685,7 +694,10 @@ impl Outward<'_> {
         if what == What::Close {
             return self.close(message, name);
         }
-        match self.look_up(name) {
+        if self.describe_instead(name) {
+            return Next::On;
+        }
+        match self.look_up(name, None) {
             Found::Hold => return Next::Hold,
             Found::AsItIs => {
                 if let (b"", Unnamed::Is(statement)) = (name, &self.client.unnamed) {
@@ -708,7 +720,7 @@ impl Outward<'_> {
         Next::On
     }
 
-    fn describe(&mut self, server_name: &[u8], name: Arc<[u8]>) {
+    pub(crate) fn describe(&mut self, server_name: &[u8], name: Arc<[u8]>) {
         self.owe(What::Describe, Some(name));
         self.say(|out| write::client::describe(out, Namespace::Statement, server_name));
     }
@@ -744,8 +756,8 @@ impl Outward<'_> {
         Next::On
     }
 
-    /// Which statement a Bind or Describe is about. The server has it by then.
-    fn look_up(&mut self, name: &[u8]) -> Found {
+    /// Which statement a Describe or this Bind is about. The server has it by then.
+    fn look_up(&mut self, name: &[u8], bind: Option<&Message<'_>>) -> Found {
         if name.is_empty() {
             if let Unnamed::Is(statement) = &self.client.unnamed
                 && self.server.trusts_unnamed()
@@ -756,7 +768,7 @@ impl Outward<'_> {
                 }
                 self.lend_for_shape(&statement);
             }
-            return if self.have_unnamed() { Found::AsItIs } else { Found::Hold };
+            return if self.have_unnamed(bind) { Found::AsItIs } else { Found::Hold };
         }
         match self.client.meaning(name, &self.server.ledger) {
             Meaning::Open => Found::Hold,
@@ -768,15 +780,16 @@ impl Outward<'_> {
                 Found::Statement { statement, name, unproven: false }
             }
             Meaning::Statement(statement, name, unproven) => {
-                let mut statement =
-                    if unproven { self.renewed(statement, &name) } else { statement };
+                let statement = if unproven { self.renewed(statement, &name) } else { statement };
+                let mut grounded = None;
                 if self.lacks(&statement) {
-                    match self.suits(&statement) {
-                        Fits::Yes => statement = self.grounded(statement, &name),
+                    match self.suits(&statement, Some(&name), bind) {
+                        Fits::Yes => grounded = self.grounded(&statement),
                         Fits::Later => return Found::Hold,
                         Fits::No => return Found::Nobody(name),
                     }
                 }
+                let statement = grounded.clone().unwrap_or(statement);
                 let statement = self.present(&statement).unwrap_or(statement);
                 let absent = self.lacks(&statement);
                 if absent && unproven {
@@ -785,7 +798,7 @@ impl Outward<'_> {
                     self.provoke(None);
                     return Found::Nobody(name);
                 }
-                if !self.have(&statement) {
+                if !self.have(&statement, grounded.map(|anew| (&name, anew))) {
                     return Found::Hold;
                 }
                 Found::Statement { statement, name, unproven: unproven && !absent }
@@ -796,9 +809,15 @@ impl Outward<'_> {
         }
     }
 
-    /// Whether the server, which lacks `statement`, can be given it now. If not, the client is to hear why.
-    fn suits(&mut self, statement: &Arc<Statement>) -> Fits {
-        match self.parse_dressed(statement) {
+    /// Whether the server, which lacks `statement`, can be given it now: by our name for it, or as the unnamed one if the
+    /// client has no name for it. If not, the client is to hear why.
+    fn suits(
+        &mut self,
+        statement: &Arc<Statement>,
+        name: Option<&Arc<[u8]>>,
+        bind: Option<&Message<'_>>,
+    ) -> Fits {
+        match self.parse_dressed(statement, name.is_none()) {
             Dressed::Later => return Fits::Later,
             Dressed::Struck(error) => {
                 self.provoke(Some(error));
@@ -806,6 +825,7 @@ impl Outward<'_> {
             }
             Dressed::No => {}
         }
+        self.bind_instead(statement, name, bind);
         let fits = self.fits(statement);
         if fits == Fits::No {
             self.provoke(None);
@@ -813,7 +833,7 @@ impl Outward<'_> {
         fits
     }
 
-    fn lacks(&self, statement: &Statement) -> bool {
+    pub(crate) fn lacks(&self, statement: &Statement) -> bool {
         self.server.known.standing(statement.id, &self.server.ledger) == Standing::Absent
     }
 
@@ -828,26 +848,17 @@ impl Outward<'_> {
         anew
     }
 
-    /// What the client parsed with other settings than it has now, and this server has not: it is another
-    /// statement from now on, for nobody else must come to share what is parsed with these.
-    fn grounded(&mut self, statement: Arc<Statement>, name: &Arc<[u8]>) -> Arc<Statement> {
-        let anew = self.on_this_ground(Arc::clone(&statement));
-        if !Arc::ptr_eq(&anew, &statement) {
-            self.client.names(|names| names.turn_into(name, &anew));
-        }
-        anew
-    }
-
-    /// This statement, or if others might share what it would be now, the one that it would be.
-    fn on_this_ground(&mut self, statement: Arc<Statement>) -> Arc<Statement> {
+    /// What the client parsed with other settings than it has now, and this server has not, as it is parsed with these: it is
+    /// another statement from then on, for nobody else must come to share it. `None`: it is the same.
+    fn grounded(&mut self, statement: &Statement) -> Option<Arc<Statement>> {
         let present = self.ground();
         if statement.ground == present || statement.ground == Ground::Unknown {
-            return statement;
+            return None;
         }
         let anew = self.statements.intern(&statement.query, statement.told_types(), present);
         anew.told.adopt(&statement.told);
         self.dress(&anew);
-        anew
+        Some(anew)
     }
 
     /// A statement whose text holds the pids of clients, with those of their present servers instead. It is
@@ -899,16 +910,30 @@ impl Outward<'_> {
         Some(whole.split_off(5))
     }
 
-    /// See to it that the server has this statement. `false`: not to be said yet.
-    fn have(&mut self, statement: &Arc<Statement>) -> bool {
+    /// See to it that the server has this statement, and that this name of the client's means this other one then. `false`:
+    /// not to be said yet.
+    fn have(
+        &mut self,
+        statement: &Arc<Statement>,
+        renamed: Option<(&Arc<[u8]>, Arc<Statement>)>,
+    ) -> bool {
         match self.server.known.standing(statement.id, &self.server.ledger) {
             // What it executes may have been another's.
             Standing::Prepared if self.executes(statement) => self.inject_close(statement),
-            Standing::Prepared => return true,
+            Standing::Prepared => {
+                if let Some((name, anew)) = renamed {
+                    self.client.names(|names| names.turn_into(name, &anew));
+                }
+                return true;
+            }
             Standing::Open => return false,
             Standing::Absent => self.make_room(statement),
         }
         self.lend_for_shape(statement);
+        if let Some((name, anew)) = renamed {
+            // Should it fail, all is as it was: where it can be parsed as it was meant, it is.
+            self.give_name(name, Some(&anew), false);
+        }
         self.learn(statement);
         let types = self.types(statement);
         self.inject(What::Parse, |out| {
@@ -918,7 +943,7 @@ impl Outward<'_> {
     }
 
     /// See to it that the server's unnamed statement is the client's. `false`: not to be said yet.
-    fn have_unnamed(&mut self) -> bool {
+    fn have_unnamed(&mut self, bind: Option<&Message<'_>>) -> bool {
         if !self.server.trusts_unnamed() {
             return false;
         }
@@ -929,46 +954,45 @@ impl Outward<'_> {
             }
             _ => None,
         };
-        let present = present.map(Unnamed::Is);
-        let wanted = present.as_ref().unwrap_or(&self.client.unnamed);
+        let is_present = present.is_some();
+        let wanted = present.map_or_else(|| self.client.unnamed.clone(), Unnamed::Is);
         if wanted.is_same(&self.server.unnamed) || planted::is("unnamed-of-others") {
             return true;
         }
-        let unnamed = match wanted.clone() {
-            Unnamed::Is(statement) => {
-                match self.fits(&statement) {
-                    Fits::Yes => {}
-                    Fits::Later => return false,
-                    Fits::No => {
-                        self.provoke(None);
-                        return true;
-                    }
-                }
-                let anew = self.on_this_ground(statement);
-                if present.is_none() {
-                    self.client.unnamed = Unnamed::Is(Arc::clone(&anew));
-                }
-                Unnamed::Is(anew)
-            }
-            other => other,
-        };
-        match &unnamed {
-            Unnamed::Unknown => return true,
-            Unnamed::Is(statement) => {
-                self.server.set_unnamed(None, &unnamed);
-                let types = self.types(statement);
-                self.inject(What::Parse, |out| {
-                    write::client::parse(out, b"", &statement.query, types);
-                });
-            }
+        match &wanted {
+            Unnamed::Unknown => {}
+            Unnamed::Is(statement) => match self.suits(statement, None, bind) {
+                Fits::Yes => self.parse_unnamed(statement, is_present),
+                Fits::Later => return false,
+                Fits::No => {}
+            },
             Unnamed::Nothing => {
-                self.server.set_unnamed(None, &unnamed);
+                self.server.set_unnamed(None, &wanted);
                 self.inject(What::Close, |out| {
                     write::client::close(out, Namespace::Statement, b"");
                 });
             }
         }
         true
+    }
+
+    /// The client's unnamed statement goes, in front of another that is to come.
+    fn close_unnamed(&mut self) {
+        self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Nothing);
+        self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, b""));
+    }
+
+    /// The server is given the client's unnamed statement: as it is now, or with others' pids in it as they are now.
+    fn parse_unnamed(&mut self, statement: &Arc<Statement>, is_present: bool) {
+        let anew = self.grounded(statement).unwrap_or_else(|| Arc::clone(statement));
+        self.server.set_unnamed(None, &Unnamed::Is(Arc::clone(&anew)));
+        if !is_present {
+            let before =
+                std::mem::replace(&mut self.client.unnamed, Unnamed::Is(Arc::clone(&anew)));
+            self.server.ledger.note(Undo::Turned(before));
+        }
+        let types = self.types(&anew);
+        self.inject(What::Parse, |out| write::client::parse(out, b"", &anew.query, types));
     }
 
     /// Close what was not used for longest, until there is room for one more.
@@ -1103,14 +1127,14 @@ impl Outward<'_> {
     }
 }
 
-/// DISCARD SEQUENCES, by names that are nobody's, message by message.
-fn discard_sequences() -> [(What, Vec<u8>); 6] {
+/// A statement of ours that is run by names that are nobody's, message by message.
+pub(crate) fn passing(sql: &[u8]) -> [(What, Vec<u8>); 6] {
     use What::{Bind, Close, Execute, Parse};
     let mut messages = [Close, Parse, Bind, Execute, Close, Close].map(|what| (what, Vec::new()));
     let [(_, first), (_, parse), (_, bind), (_, execute), (_, close), (_, forget)] = &mut messages;
     // The last time may have been cut short by an error, and have left it behind.
     write::client::close(first, Namespace::Statement, SCRATCH);
-    write::client::parse(parse, SCRATCH, b"DISCARD SEQUENCES", b"");
+    write::client::parse(parse, SCRATCH, sql, b"");
     write::message(bind, tag::BIND, |out| {
         out.extend_from_slice(&[SCRATCH, SCRATCH].join(&0));
         out.extend_from_slice(&[0; 7]);

@@ -494,17 +494,20 @@ pub(crate) fn restore(from: &State, to: &State, out: &mut Vec<u8>) -> bool {
 }
 
 /// Append what gives a session as it was at login these settings, so far as they have a say in what a text means.
-pub(crate) fn put_on(state: Option<&State>, vars: &crate::Vars, out: &mut Vec<u8>) {
-    for (name, value) in vars.iter() {
-        assign(name.as_bytes(), value, out);
-    }
+pub(crate) fn put_on(state: Option<&State>, vars: &crate::Vars, out: &mut Vec<Vec<u8>>) {
+    let mut put = |name: &[u8], value: &[u8]| {
+        let mut one = Vec::new();
+        assign(name, value, &mut one);
+        out.push(one);
+    };
+    vars.iter().for_each(|(name, value)| put(name.as_bytes(), value));
     let Some(state) = state else { return };
     for (name, value) in state.settings().filter(|(name, _)| has_say(name)) {
-        assign(name, value, out);
+        put(name, value);
     }
     for (name, value) in [("session_authorization", &state.user), ("role", &state.role)] {
         if let Some(value) = value {
-            assign(name.as_bytes(), value, out);
+            put(name.as_bytes(), value);
         }
     }
 }

@@ -65,7 +65,7 @@ fn instead(token: &ScanToken) -> Option<&'static str> {
     }
 }
 
-fn range(token: &ScanToken) -> Option<Range<usize>> {
+pub(crate) fn range(token: &ScanToken) -> Option<Range<usize>> {
     Some(usize::try_from(token.start).ok()?..usize::try_from(token.end).ok()?)
 }
 

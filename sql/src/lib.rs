@@ -19,7 +19,9 @@ mod act;
 mod catalog;
 mod digest;
 mod mentions;
+mod parameters;
 mod reading;
+mod result;
 mod states;
 mod utility;
 
@@ -28,5 +30,7 @@ pub use act::{
 };
 pub use catalog::{Builtin, builtin, catalog_comes_first, encoding_is_plain};
 pub use digest::Digest;
+pub use parameters::parameters;
 pub use reading::{Reading, Signal, Statement, TEXT_BYTES_MAX, Touch, Unread};
+pub use result::returns_nothing;
 pub use states::States;

@@ -305,7 +305,7 @@ impl Life {
     fn act(&mut self, act: &Act) {
         self.statements += act.readies as u64;
         self.story.push_back(format!("{} {}", self.status, act.what));
-        if self.story.len() > 40 {
+        if self.story.len() > 400 {
             self.story.remove(1);
         }
         self.direct.send(&act.bytes);

@@ -7,7 +7,7 @@ use harness::say::{
 };
 use harness::{Raw, Reply, World};
 
-fn world() -> World {
+pub(crate) fn world() -> World {
     let world = World::pool(1);
     world.direct().run(
         "GRANT ALL ON SCHEMA public TO app; CREATE SCHEMA one; CREATE SCHEMA two; \
@@ -18,26 +18,26 @@ fn world() -> World {
 }
 
 /// And a table, of whose column the tests change the type.
-fn world_with_t() -> World {
+pub(crate) fn world_with_t() -> World {
     let world = world();
     change(&world, "CREATE TABLE t AS SELECT 1 AS a");
     world
 }
 
 /// One who is served by the pooler, and one who lives the same on a connection of its own.
-struct Twins<'a> {
+pub(crate) struct Twins<'a> {
     world: &'a World,
     pooled: Raw,
     direct: Raw,
 }
 
 impl<'a> Twins<'a> {
-    fn new(world: &'a World) -> Self {
+    pub(crate) fn new(world: &'a World) -> Self {
         Self { world, pooled: world.client(), direct: world.direct_app() }
     }
 
     /// Both hear the same.
-    fn ask(&mut self, messages: &[Vec<u8>]) -> Reply {
+    pub(crate) fn ask(&mut self, messages: &[Vec<u8>]) -> Reply {
         let bytes = messages.concat();
         let readies = messages.iter().filter(|m| matches!(m[0], b'S' | b'Q')).count();
         let of = |raw: &mut Raw| {
@@ -50,7 +50,7 @@ impl<'a> Twins<'a> {
     }
 
     /// The next server has nothing of what the last one was given.
-    fn moves(&self) {
+    pub(crate) fn moves(&self) {
         self.world.howdah.order("RECONNECT");
     }
 }
@@ -65,17 +65,17 @@ fn without_lines(mut reply: Reply) -> Reply {
     reply
 }
 
-fn prepare(name: &str, sql: &str) -> Vec<Vec<u8>> {
+pub(crate) fn prepare(name: &str, sql: &str) -> Vec<Vec<u8>> {
     vec![parse(name, sql), describe_statement(name), sync()]
 }
 
 /// As drivers use what they had described.
-fn use_it(name: &str, values: &[&str]) -> Vec<Vec<u8>> {
+pub(crate) fn use_it(name: &str, values: &[&str]) -> Vec<Vec<u8>> {
     vec![bind("", name, values), execute("", 0), sync()]
 }
 
 /// A change through the pooler.
-fn change(world: &World, sql: &str) {
+pub(crate) fn change(world: &World, sql: &str) {
     world.client().run(sql);
 }
 

@@ -44,6 +44,7 @@ mod signals;
 mod smoke;
 mod sockets;
 mod stale;
+mod standin;
 mod startup;
 mod state;
 mod statements;

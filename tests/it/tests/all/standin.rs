@@ -1,0 +1,151 @@
+//! Statements that a server lacks and cannot be given at the moment, or not any more: what PostgreSQL says without
+//! looking at them again, it says here too.
+
+use harness::say::{
+    bind, close_portal, close_statement, describe_portal, describe_statement, execute, extended,
+    parse, query, sync,
+};
+
+use crate::fit::{Twins, change, prepare, use_it, world, world_with_t};
+
+/// Run without touching what has no name.
+fn run(ann: &mut Twins<'_>, sql: &str) {
+    ann.ask(&[parse("run", sql), bind("", "run", &[]), execute("", 0), sync()]);
+    ann.ask(&[close_statement("run"), sync()]);
+}
+
+/// A failed transaction, and no statement is there.
+fn fail(ann: &mut Twins<'_>) {
+    ann.moves();
+    run(ann, "BEGIN");
+    run(ann, "SELECT 1/0");
+}
+
+/// It cannot be prepared any more, but its parameters are looked at first.
+#[test]
+fn parameters_are_looked_at_before_the_statement() {
+    howdah_only!("they are looked at in its order");
+    let world = world_with_t();
+    let mut ann = Twins::new(&world);
+    let sql = "SELECT a FROM t WHERE a > $1::int";
+    ann.ask(&[prepare("told", sql), prepare("", sql)].concat());
+    ann.ask(&[parse("untold", sql), parse("", sql), sync()]);
+    change(&world, "ALTER TABLE t RENAME TO u");
+    for name in ["told", "untold", ""] {
+        for values in [&[][..], &["1", "2"]] {
+            ann.moves();
+            let reply = ann.ask(&use_it(name, values));
+            assert_eq!(reply.code(), "08P01", "{name:?} {values:?}");
+        }
+        ann.moves();
+        assert_eq!(ann.ask(&use_it(name, &["1"])).code(), "42P01", "{name:?}");
+    }
+    ann.moves();
+    assert_eq!(ann.ask(&use_it("told", &["one"])).code(), "22P02");
+    // The portal is looked at, too, and it is the client's.
+    ann.ask(&[query("BEGIN"), parse("", "SELECT 1"), bind("p", "", &[]), sync()]);
+    assert_eq!(ann.ask(&[bind("p", "told", &["1"]), sync()]).code(), "42P03");
+    ann.ask(&[query("ROLLBACK")]);
+    change(&world, "ALTER TABLE u RENAME TO t");
+    ann.moves();
+    let twice = [bind("p", "told", &["0"]), close_portal("p"), bind("p", "untold", &["0"])];
+    ann.ask(&[query("BEGIN"), twice.concat(), execute("p", 0), sync(), query("COMMIT")]);
+}
+
+/// The unnamed one, too, is prepared as it was meant.
+#[test]
+fn the_unnamed_statement_is_parsed_with_the_settings_of_then() {
+    howdah_only!("it is parsed as it would be now");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    ann.ask(&[query("SET TimeZone = 'Asia/Tokyo'; SET search_path = one")]);
+    let epoch = "SELECT extract(epoch FROM '2021-02-03 00:00'::timestamptz)::int + $1";
+    ann.ask(&prepare("", epoch));
+    ann.ask(&[extended("SET TimeZone = 'UTC'", &[]), sync()]);
+    ann.ask(&prepare("", "SELECT a + $1 FROM p"));
+    run(&mut ann, "SET TimeZone = 'UTC'");
+    run(&mut ann, "SET search_path = two");
+    ann.moves();
+    assert_eq!(ann.ask(&use_it("", &["1", "2"])).code(), "08P01");
+    assert_eq!(ann.ask(&use_it("", &["one"])).code(), "22P02");
+}
+
+/// What is underway without a name goes on, whatever is prepared beside it.
+#[test]
+fn a_portal_without_a_name_goes_on() {
+    howdah_only!("nothing is prepared beside it");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    ann.ask(&[query("SET TimeZone = 'Asia/Tokyo'")]);
+    ann.ask(&prepare("s", "SELECT '2021-02-03 00:00'::timestamptz"));
+    ann.ask(&[query("SET TimeZone = 'UTC'")]);
+    ann.moves();
+    ann.ask(&[query("BEGIN"), extended("SELECT generate_series(1, 5)", &[]), sync()]);
+    ann.ask(&[bind("", "", &[]), execute("", 2), sync()]);
+    ann.ask(&[bind("p", "s", &[]), describe_portal("p"), execute("p", 0), sync()]);
+    assert_eq!(ann.ask(&[execute("", 0), sync()]).column(), ["3", "4", "5"]);
+    ann.ask(&[query("COMMIT")]);
+}
+
+/// In a failed transaction nothing can be prepared, but much can be said.
+#[test]
+fn a_failed_transaction_says_what_it_can() {
+    howdah_only!("it says it cannot");
+    let world = world_with_t();
+    let mut ann = Twins::new(&world);
+    ann.ask(&prepare("put", "INSERT INTO t VALUES ($1)"));
+    ann.ask(&prepare("set", "SET work_mem = '5MB'"));
+    ann.ask(&prepare("select", "SELECT a FROM t WHERE a = $1"));
+    ann.ask(&prepare("end", "ROLLBACK"));
+    ann.ask(&[parse("untold", "SET work_mem = '6MB'"), sync()]);
+    ann.ask(&prepare("", "DELETE FROM t WHERE a = $1"));
+    fail(&mut ann);
+    assert_eq!(ann.ask(&[describe_statement("untold"), sync()]).tags(), "tnZ");
+    for name in ["put", "set", "select", ""] {
+        let tags = if name == "select" { "EZ" } else { "tnZ" };
+        assert_eq!(ann.ask(&[describe_statement(name), sync()]).tags(), tags, "{name:?}");
+        for values in [&[][..], &["1"], &["one"], &["1", "2"]] {
+            let reply = ann.ask(&use_it(name, values));
+            let right = values.len() == usize::from(name != "set");
+            assert_eq!(reply.code(), if right { "25P02" } else { "08P01" }, "{name:?} {values:?}");
+        }
+    }
+    // And nothing is run that was put in its place.
+    assert_eq!(ann.ask(&[execute("", 0), sync()]).status(), Some('E'));
+    assert_eq!(ann.ask(&use_it("end", &["1"])).code(), "08P01");
+    assert_eq!(ann.ask(&use_it("end", &[])).status(), Some('I'));
+    assert_eq!(ann.ask(&use_it("select", &["1"])).value(), "1");
+}
+
+/// What fails to be prepared with other settings has not become what it would have been with these.
+#[test]
+fn what_failed_with_other_settings_is_as_it_was() {
+    howdah_only!("it is");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    for name in ["s", ""] {
+        ann.ask(&[query("SET search_path = one")]);
+        ann.ask(&[parse(name, "SELECT a FROM p WHERE a = $1::int"), sync()]);
+        run(&mut ann, "SET search_path = ''");
+        fail(&mut ann);
+        assert_eq!(ann.ask(&use_it(name, &["1"])).code(), "25P02", "{name:?}");
+        run(&mut ann, "ROLLBACK");
+        assert_eq!(ann.ask(&use_it(name, &["one"])).code(), "22P02", "{name:?}");
+        ann.moves();
+        ann.ask(&[query("SELECT name FROM pg_prepared_statements ORDER BY 1")]);
+    }
+}
+
+/// A Parse that fails does away with the unnamed statement before it fails.
+#[test]
+fn a_failed_parse_takes_the_unnamed_statement_with_it() {
+    howdah_only!("it lends nothing");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    ann.ask(&[parse("s", "SELECT 7"), sync()]);
+    ann.ask(&[query("BEGIN"), query("SELECT 1/0")]);
+    ann.ask(&[parse("", "ROLLBACK"), sync()]);
+    assert_eq!(ann.ask(&[parse("", "EXECUTE s"), sync()]).code(), "25P02");
+    assert_eq!(ann.ask(&use_it("", &[])).code(), "26000");
+    ann.ask(&[query("ROLLBACK")]);
+}
