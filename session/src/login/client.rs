@@ -156,6 +156,10 @@ impl ClientLogin {
         let packet = match wire::first_packet(rest) {
             Ok(Some(len)) => self.inbox.take(len),
             Ok(None) => None,
+            // A driver told to leave before it had begun says nothing but goodbye, and does not expect an error.
+            Err(_) if rest.starts_with(&[tag::client::TERMINATE, 0, 0, 0]) => {
+                return Step::Refuse(Refusal::new("client close request"));
+            }
             Err(_) => {
                 let refusal = bad_header(rest);
                 return self.refuse(refusal, out);

@@ -367,6 +367,13 @@ fn names_are_neither_missing_nor_long() {
 }
 
 #[test]
+fn who_leaves_before_logging_in_is_told_nothing() {
+    let (step, out) = first(b"X\0\0\0\x04");
+    assert!(matches!(step, Step::Refuse(refusal) if refusal.text == "client close request"));
+    assert_eq!(out, b"");
+}
+
+#[test]
 fn first_packets_that_are_none_are_refused() {
     refused(&[0, 0, 0, 3], "bad packet header: '00000003'");
     refused(&[0, 0, 39, 21], "bad packet header: '00002715'");

@@ -70,6 +70,17 @@ fn b21_other_major_versions() {
     world.howdah.must_live();
 }
 
+/// node-postgres does, when it is ended before it has connected; an error would come to nobody who waits for one.
+#[test]
+fn who_leaves_before_logging_in_is_told_nothing() {
+    howdah_only!("a first packet that is a Terminate");
+    let world = World::pool(1);
+    let mut client = Raw::open(&world.howdah.address()).expect("it listens");
+    client.send(b"X\0\0\0\x04");
+    let reply = client.until_closed();
+    assert_eq!(reply.tags(), "");
+}
+
 #[test]
 fn encryption_is_declined_and_the_connection_goes_on() {
     let world = World::pool(1);
