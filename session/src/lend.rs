@@ -22,6 +22,14 @@ use crate::text::dotted_names;
 /// not be prepared any more, and perhaps it cannot be.
 type Loan = (Arc<[u8]>, Option<Arc<Statement>>, Use);
 
+/// A name of the client's that the server has for a moment.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    name: Arc<[u8]>,
+    /// It is taken, and stands for nothing that could be executed.
+    is_hollow: bool,
+}
+
 /// What a loan is for.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Use {
@@ -179,15 +187,21 @@ impl Outward<'_> {
             if let Some(on) = &on {
                 self.run_ours(Own::Lend, on.iter().map(Vec::as_slice));
             }
+            if self.server.forget_lent(&loan.0) {
+                self.say(|out| write::client::close(out, Namespace::Statement, &loan.0));
+            }
             self.lend(|out| parse(&loan, out));
             if on.is_some() {
                 self.run_ours(Own::Lend, iter::once(&b"ROLLBACK"[..]));
             }
-            if quiet && loan.2 == Use::List {
+            let may_fail = quiet && loan.2 == Use::List;
+            let mut lent = Lent::from(loan);
+            if may_fail {
                 // If it could not be prepared, its name is there all the same.
-                self.lend(|out| parse(&(Arc::clone(&loan.0), None, Use::Name), out));
+                self.lend(|out| parse(&(Arc::clone(&lent.name), None, Use::Name), out));
+                lent.is_hollow = true;
             }
-            self.server.lent.push(loan.0);
+            self.server.lent.push(lent);
         }
         self.lend(|_| {});
     }
@@ -281,11 +295,10 @@ impl Outward<'_> {
             return false;
         }
         let name: Arc<[u8]> = name.into();
-        if self.server.lent.contains(&name) {
+        if self.server.forget_lent(&name) {
             self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, &name));
-        } else {
-            self.server.lent.push(Arc::clone(&name));
         }
+        self.server.lent.push(Lent { name: Arc::clone(&name), is_hollow: false });
         self.flow.counted.client_parses += 1;
         self.give_name(&name, Some(statement), false);
         self.pass_as(message, What::Parse);
@@ -310,14 +323,19 @@ impl Outward<'_> {
     /// that it can find itself.
     pub(crate) fn name_of<'a>(&self, statement: &'a Statement, name: &'a [u8]) -> &'a [u8] {
         let looks = statement.reading.get().is_some_and(|known| known.marks.has(Marks::LOOKS));
-        let is_lent = looks && self.server.lent.iter().any(|lent| **lent == *name);
+        let is_lent = looks && self.server.lent.iter().any(|lent| *lent.name == *name);
         if is_lent { name } else { &statement.name }
     }
 
     fn lend_in_batch(&mut self, reading: &Reading) {
         for loan in self.loans(reading) {
+            if self.server.forget_lent(&loan.0) {
+                self.inject(What::Close, |out| {
+                    write::client::close(out, Namespace::Statement, &loan.0);
+                });
+            }
             self.inject(What::Parse, |out| parse(&loan, out));
-            self.server.lent.push(loan.0);
+            self.server.lent.push(loan.into());
         }
     }
 
@@ -391,8 +409,9 @@ impl Outward<'_> {
         let quiet = self.is_quiet();
         let mut loans: Vec<Loan> = Vec::new();
         while let Some((name, purpose)) = names.pop() {
-            let is_lent = self.server.lent.contains(&name) || loans.iter().any(|l| l.0 == name);
-            if is_lent {
+            let lent = self.server.lent.iter().find(|lent| lent.name == name);
+            let does = lent.is_some_and(|lent| !lent.is_hollow || purpose != Use::Execution);
+            if does || loans.iter().any(|loan| loan.0 == name) {
                 continue;
             }
             let Meaning::Statement(statement, name, _) =
@@ -431,11 +450,23 @@ impl Outward<'_> {
     }
 }
 
+impl From<Loan> for Lent {
+    fn from((name, statement, _): Loan) -> Self {
+        Self { name, is_hollow: statement.is_none() }
+    }
+}
+
 impl ServerSide {
+    /// A name that was lent, if it was, is about to be closed.
+    fn forget_lent(&mut self, name: &[u8]) -> bool {
+        let found = self.lent.iter().position(|lent| *lent.name == *name);
+        found.map(|at| self.lent.swap_remove(at)).is_some()
+    }
+
     fn take_back(&mut self, out: &mut Vec<u8>) {
         self.ledger.push(What::Own(Own::Lend), Whose::Ours, None);
-        for name in std::mem::take(&mut self.lent) {
-            write::client::close(out, Namespace::Statement, &name);
+        for lent in std::mem::take(&mut self.lent) {
+            write::client::close(out, Namespace::Statement, &lent.name);
         }
         write::client::sync(out);
     }

@@ -10,6 +10,7 @@ use crate::cache::Cache;
 use crate::dress::Dressing;
 use crate::fit::{Described, Fitting};
 use crate::ledger::{Ledger, Trust, Undo, What, Whose};
+use crate::lend::Lent;
 use crate::signals::Signals;
 use crate::statements::Statement;
 use crate::trail::Trail;
@@ -51,7 +52,7 @@ pub struct ServerSide {
     /// What it answers to a probe.
     pub(crate) rows: Vec<Box<[u8]>>,
     /// The client's names that it has for a moment.
-    pub(crate) lent: Vec<Arc<[u8]>>,
+    pub(crate) lent: Vec<Lent>,
     /// What it is told to DEALLOCATE, in order, by the entry that says so.
     pub(crate) deallocates: VecDeque<(u64, Box<[u8]>)>,
     /// Portals of statements that execute or deallocate by name.

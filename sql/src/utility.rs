@@ -393,14 +393,15 @@ fn copy(stmt: &protobuf::CopyStmt, text: &str) -> Statement {
 
 fn explain(stmt: &protobuf::ExplainStmt, text: &str) -> Statement {
     let explained = inner(stmt.query.as_deref(), text);
-    if analyzes(stmt) {
+    // EXECUTE needs the statement of that name to plan it, and that may be of any kind.
+    let executes = explained.acts.iter().any(|act| matches!(act, Act::Execute(_)));
+    if executes || analyzes(stmt) {
         return explained;
     }
     // It is planned, not run: of functions, those that claim to be immutable are called, which none of the built-in
     // ones that make state does.
-    let executes = explained.acts.iter().any(|act| matches!(act, Act::Execute(_)));
-    let touch = if executes { Touch::Ordinary } else { explained.touch };
     let reads = explained.reads & States::STATEMENTS;
+    let touch = explained.touch;
     Statement { reads, overloadable: explained.overloadable, ..does(Act::Explain) }.at_least(touch)
 }
 

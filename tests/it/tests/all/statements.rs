@@ -414,6 +414,31 @@ fn c07_what_executes_is_what_it_executes() {
     }
 }
 
+/// Neither the list of statements, which is looked at first, nor settings of the transaction's make of it something else.
+#[test]
+fn what_is_executed_or_explained_behind_changed_settings_is_what_was_prepared() {
+    howdah_only!("names of ours are not the client's");
+    let world = World::pool(1);
+    let mut ann = world.client();
+    ann.ask(&[parse("p", "SELECT $1::int + 1"), sync()].concat());
+    ann.run("BEGIN");
+    ann.run("SET LOCAL DateStyle = 'German'");
+    for explain in ["EXPLAIN EXECUTE p(1)", "EXPLAIN (ANALYZE, TIMING off) EXECUTE p(1)"] {
+        let plan = ann.query(explain);
+        assert!(plan.column()[0].starts_with("Result"), "{plan:?}");
+        let by_protocol = [parse("", explain), bind("", "", &[]), execute("", 0), sync()].concat();
+        let plan = ann.ask(&by_protocol);
+        assert!(plan.column()[0].starts_with("Result"), "{plan:?}");
+    }
+    let steps = [MINE, "EXECUTE p(1)"]
+        .map(|text| [parse("", text), bind("", "", &[]), execute("", 0)].concat());
+    let reply = ann.ask(&[&steps.concat()[..], &sync()].concat());
+    assert_eq!(reply.column(), ["p:false", "2"], "{reply:?}");
+    assert_eq!(ann.value("EXECUTE p(2)"), "3");
+    ann.run("COMMIT");
+    assert_eq!(ann.value("EXECUTE p(3)"), "4");
+}
+
 /// What executes something that executes something is looked at to the end.
 #[test]
 fn executing_in_two_steps_what_sets_something_is_asked_about() {
