@@ -245,6 +245,7 @@ impl Inward<'_> {
                 self.heard.left_open = true;
                 return Ok(());
             }
+            self.foretell();
             self.report(status);
             self.pass(message);
         }
@@ -269,9 +270,15 @@ impl Inward<'_> {
         let mut error = self.server.own_error.take();
         let mut kind = kind;
         match kind {
-            // That it could not be done is for the request behind it to show.
+            // Whether it was done is for what is behind it to show.
+            Own::Lift => return,
             Own::Lend => error = None,
             Own::Dress => self.dressed(error.take()),
+            Own::Regain => {
+                self.regained();
+                // What is not done in a failed transaction was not reset in it, either.
+                error = error.filter(|body| ErrorFields::new(body).code() != b"25P02");
+            }
             // A set is done with the last statement that it comprises; what cannot be prepared does no harm to it.
             Own::Set if !self.server.trail.workshop.underway.is_empty() && !self.heard.fatal => {
                 self.server.set_error = error;
@@ -324,6 +331,9 @@ impl Inward<'_> {
             self.pass(message);
         }
         let Some(what) = self.server.ledger.head().map(|head| head.what) else { return Ok(()) };
+        if !matches!(what, What::Own(_)) {
+            self.note_done();
+        }
         match text {
             b"DEALLOCATE ALL" | b"DISCARD ALL" => {
                 self.deallocate_all(seen);
@@ -466,9 +476,16 @@ impl Inward<'_> {
         if status.name == b"is_superuser" {
             self.server.superuser = status.value == b"on";
         }
-        if let Some(Entry { whose: Whose::Ours, what: What::Own(_), .. }) =
+        if let Some(Entry { whose: Whose::Ours, what: What::Own(own), .. }) =
             self.server.ledger.head()
         {
+            let is_told = *own == Own::Regain;
+            let client = self.client.as_mut().filter(|_| is_told);
+            let client = client.filter(|c| c.vars.value(status.name) != Some(status.value));
+            if let Some(client) = client {
+                client.vars.set(status.name, status.value);
+                self.pass(message);
+            }
             return Ok(());
         }
         if self.may_return(status.name) {
@@ -521,7 +538,8 @@ impl Inward<'_> {
         let what = head.what;
         if let What::Own(kind) = what {
             self.server.own_error.get_or_insert_with(|| message.body.into());
-            if self.heard.fatal {
+            // All behind it is skipped, or fails: there is no need to wait until it has been.
+            if self.heard.fatal || kind == Own::Ahead {
                 self.owned(kind);
             }
             return;
@@ -763,11 +781,12 @@ fn is_answer(tag: u8, to: What) -> bool {
                     | tag::COPY_BOTH
             )
         }
-        What::Own(Own::Lookup | Own::Prepare | Own::Lend | Own::Dress)
-            if matches!(
-                tag,
-                tag::PARSE_COMPLETE | tag::BIND_COMPLETE | tag::CLOSE_COMPLETE | tag::NO_DATA
-            ) =>
+        What::Own(
+            Own::Lookup | Own::Prepare | Own::Lend | Own::Dress | Own::Ahead | Own::Regain,
+        ) if matches!(
+            tag,
+            tag::PARSE_COMPLETE | tag::BIND_COMPLETE | tag::CLOSE_COMPLETE | tag::NO_DATA
+        ) =>
         {
             true
         }

@@ -97,7 +97,10 @@ impl What {
     fn runs(self) -> bool {
         match self {
             Self::Query | Self::FunctionCall | Self::Execute | Self::Sync => true,
-            Self::Own(own) => !matches!(own, Own::Set | Own::Ahead | Own::Probe | Own::Prepare),
+            Self::Own(own) => !matches!(
+                own,
+                Own::Set | Own::Ahead | Own::Lift | Own::Regain | Own::Probe | Own::Prepare
+            ),
             _ => false,
         }
     }
@@ -158,6 +161,17 @@ impl Ledger {
         let ready =
             |what| matches!(what, What::Query | What::FunctionCall | What::Sync | What::Own(_));
         self.entries.iter().any(|entry| ready(entry.what))
+    }
+
+    /// Whether what the head resets is given back right behind it.
+    pub(crate) fn is_regained(&self) -> bool {
+        self.entries.get(1).is_some_and(|next| next.what == What::Own(Own::Regain))
+    }
+
+    /// Whether the client has said something whose answer is to tell whether a transaction is open.
+    pub(crate) fn may_go_on(&self) -> bool {
+        let tells = |what| matches!(what, What::Query | What::FunctionCall | What::Sync);
+        self.entries.iter().any(|entry| tells(entry.what))
     }
 
     /// Whose turn it is to be answered.
@@ -304,7 +318,7 @@ impl Ledger {
         let prepares = |what| match what {
             Parse | Close | Describe | ParseFaked | CloseFaked | Gone => true,
             // What is behind it is not run if it fails.
-            What::Own(own) => matches!(own, Own::Set | Own::Ahead),
+            What::Own(own) => matches!(own, Own::Set | Own::Ahead | Own::Lift),
             _ => false,
         };
         self.entries.iter().all(|entry| prepares(entry.what))
@@ -313,6 +327,14 @@ impl Ledger {
     /// Whether nothing is owed but to us: what sets the session in front of a request, and the like.
     pub(crate) fn owes_only_us(&self) -> bool {
         self.entries.iter().all(|entry| matches!(entry.what, What::Own(_)))
+    }
+
+    /// Nothing that is owed will be answered. What was noted is returned, the last first, to be taken back.
+    pub(crate) fn abandon(&mut self) -> impl Iterator<Item = Undo> {
+        self.first = self.next();
+        self.entries.clear();
+        self.runs = 0;
+        std::mem::take(&mut self.undo).into_iter().rev().map(|(_, undo)| undo)
     }
 
     /// Nobody is to hear the answer to the head.

@@ -145,6 +145,9 @@ impl Outward<'_> {
             self.pass_piece(piece, end);
         }
         let may_take = piece.ends && self.server.phase == Phase::Synced;
+        if may_take && self.server.regains.is_some() {
+            self.regain();
+        }
         if may_take && !self.server.lent.is_empty() && !self.server.ledger.may_skip() {
             self.take_back();
         }
@@ -216,6 +219,8 @@ impl Outward<'_> {
                     self.mark_unknown(text);
                 }
             }
+        } else if let (Some((0, text)), true) = (piece.body.split_last(), piece.is_whole()) {
+            self.look_for_resets(text);
         }
         self.server.trail.sequences.close_seam(self.server.ledger.next());
         if may_wipe {
@@ -275,6 +280,9 @@ impl Outward<'_> {
             self.watch_change(reading);
         }
         self.watch_sequences(reading);
+        if reading.resets.is_some() {
+            self.expect_regain(reading);
+        }
         if !reading.signals.is_empty() {
             self.server.signals.get_or_insert_default().expect(&reading.signals);
         }
@@ -474,8 +482,16 @@ impl Outward<'_> {
                 self.server.set_unnamed(Some(&mut *self.client), &Unnamed::Unknown);
             }
             match what {
-                What::Parse => self.watch_parsed(message.body),
+                What::Parse => {
+                    self.watch_parsed(message.body);
+                    if let Ok(parse) = Parse::read(message.body) {
+                        self.look_for_resetters(parse.name, parse.query);
+                    }
+                }
                 What::Bind => {
+                    if let Some(names) = BindNames::find(message.body) {
+                        self.look_for_resetter(names.statement);
+                    }
                     self.watch_statement(None);
                     self.watch_parameters(None, message.body);
                 }

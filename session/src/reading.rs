@@ -11,6 +11,7 @@ use sql::Signal;
 use crate::ages::Change;
 use crate::made::Deed;
 use crate::recent::Recent;
+use crate::regain::Resets;
 use crate::state::{Tie, Ties};
 
 /// What a text may do, as far as it shows.
@@ -33,6 +34,8 @@ pub struct Reading {
     pub signals: Box<[(u16, Signal)]>,
     /// What it changes that other texts stand on.
     pub changes: Change,
+    /// What it leads back to what it was at login.
+    pub resets: Option<Box<Resets>>,
     /// How often it was seen to leave no trace, where that is all that can be said of it.
     clean: AtomicU8,
 }

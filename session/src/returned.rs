@@ -17,8 +17,8 @@ use crate::{ClientSide, Vars};
 impl Inward<'_> {
     /// Whether what the server says of this parameter may be none of its client's concern.
     pub(crate) fn may_return(&self, name: &[u8]) -> bool {
-        self.server.trail.ran == Ran::Ends
-            && self.rules.mode != Mode::Session
+        let ends = self.server.trail.ran == Ran::Ends && self.rules.mode != Mode::Session;
+        (ends || self.regains(name))
             && self.client.as_ref().is_some_and(|client| asked(client, name).is_some())
     }
 
@@ -27,11 +27,12 @@ impl Inward<'_> {
         if self.server.reports.is_empty() {
             return;
         }
-        let Some(client) = &mut self.client else { return self.server.reports.clear() };
-        let returns = status == Status::Idle
+        let ended = status == Status::Idle
             && self.server.trail.ran == Ran::Ends
             && self.server.ledger.is_last();
         for (name, said) in mem::take(&mut self.server.reports) {
+            let returns = ended || self.regains(&name);
+            let Some(client) = &mut self.client else { return };
             let own = asked(client, &name).filter(|_| returns);
             let value = own.map_or(&said, |(_, asked)| asked).clone();
             if returns && client.vars.value(&name) == Some(&value) {

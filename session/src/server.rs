@@ -11,6 +11,7 @@ use crate::dress::Dressing;
 use crate::fit::{Described, Fitting};
 use crate::ledger::{Ledger, Trust, Undo, What, Whose};
 use crate::lend::Lent;
+use crate::regain::Regains;
 use crate::signals::Signals;
 use crate::statements::Statement;
 use crate::trail::Trail;
@@ -75,6 +76,8 @@ pub struct ServerSide {
     pub(crate) signals: Option<Box<Signals>>,
     /// What it said of parameters that may go back to what its client asked for at login.
     pub(crate) reports: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What of its client's it resets, and gives back.
+    pub(crate) regains: Option<Box<Regains>>,
     /// Whether the role it is in is a superuser, by its own word.
     pub superuser: bool,
     /// What it is changing that others may stand on.
@@ -110,6 +113,8 @@ pub enum Own {
     Set,
     /// As `Set`, and the client's request is right behind it: where it fails, nothing else is to be passed on.
     Ahead,
+    /// In front of either, another's time limit is lifted. Nobody hears of it.
+    Lift,
     /// `server_check_query`, or an empty query to see whether the server is alive.
     Check,
     /// `server_reset_query`.
@@ -132,6 +137,8 @@ pub enum Own {
     /// Statements of the client's under their own names, for one text that calls them so; or that these are
     /// given up again. Nobody hears of it.
     Lend,
+    /// What a RESET has led back to the server's own, given back as its client asked for it.
+    Regain,
     /// A statement of the client's, with the settings that it was parsed with; and these. Nobody hears of it.
     Dress,
 }
@@ -222,6 +229,7 @@ impl ServerSide {
             provoked: None,
             signals: None,
             reports: Vec::new(),
+            regains: None,
             superuser: false,
             underway: None,
             trail: Trail::default(),

@@ -87,6 +87,11 @@ impl State {
         state
     }
 
+    /// Whether there is a time limit that strikes statements.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.value(LIMIT).is_some_and(|limit| limit != b"0")
+    }
+
     /// To be shared by all who are in it.
     #[must_use]
     pub fn shared(mut self) -> Arc<Self> {
@@ -470,17 +475,17 @@ pub(crate) fn restore(from: &State, to: &State, out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(&made.name);
         out.extend_from_slice(b"\";");
     }
-    for (name, _) in from.settings() {
-        if to.value(name).is_none() {
-            out.extend_from_slice(b"RESET ");
-            quoted_name(name, out);
-            out.push(b';');
+    // Time limits go first and come last: none is to strike what sets the rest.
+    for early in [true, false] {
+        for (name, _) in from.settings() {
+            if to.value(name).is_none() && is_limit(name) == early && name != LIMIT {
+                reset(name, out);
+            }
         }
     }
-    // The time limits last: none is to strike what is set after it.
     for late in [false, true] {
         for (name, value) in to.settings() {
-            if from.value(name) != Some(value) && name.ends_with(b"_timeout") == late {
+            if from.value(name) != Some(value) && is_limit(name) == late && name != LIMIT {
                 assign(name, value, out);
             }
         }
@@ -490,7 +495,27 @@ pub(crate) fn restore(from: &State, to: &State, out: &mut Vec<u8>) -> bool {
             assign(name.as_bytes(), value, out);
         }
     }
-    out.len() > before
+    out.len() > before || from.value(LIMIT) != to.value(LIMIT)
+}
+
+/// Append, behind all else, what gives the limit of `to` to a session that was as `from`, and whose limit may have been lifted.
+pub(crate) fn limit(from: &State, to: &State, out: &mut Vec<u8>) {
+    let known = from.value(LIMIT);
+    match to.value(LIMIT) {
+        None if known.is_some() => reset(LIMIT, out),
+        Some(limit) if from.is_limited() || known != Some(limit) => assign(LIMIT, limit, out),
+        _ => {}
+    }
+}
+
+fn is_limit(name: &[u8]) -> bool {
+    name.ends_with(b"_timeout")
+}
+
+fn reset(name: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"RESET ");
+    quoted_name(name, out);
+    out.push(b';');
 }
 
 /// Append what gives a session as it was at login these settings, so far as they have a say in what a text means.
@@ -521,6 +546,41 @@ fn assign(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     // What it returns need not exist in the client's encoding.
     let ends: &[u8] = if value.is_ascii() { b",false);" } else { b",false)IS NULL;" };
     out.extend_from_slice(ends);
+}
+
+/// Append one statement that assigns these. `only_reset`: those only that nobody has set in the session.
+pub(crate) fn assign_all(
+    settings: &[(&[u8], &[u8])],
+    local: bool,
+    only_reset: bool,
+    out: &mut Vec<u8>,
+) {
+    let local: &[u8] = if local { b"true" } else { b"false" };
+    out.extend_from_slice(b"SELECT ");
+    if only_reset {
+        out.extend_from_slice(b"pg_catalog.set_config(w.name,w.value,");
+        out.extend_from_slice(local);
+        out.extend_from_slice(b")IS NULL FROM (VALUES");
+    }
+    for (index, (name, value)) in settings.iter().enumerate() {
+        out.extend_from_slice(if index > 0 { b"," } else { b"" });
+        out.extend_from_slice(if only_reset { b"(" } else { b"pg_catalog.set_config(" });
+        literal(name, out);
+        out.push(b',');
+        literal(value, out);
+        if !only_reset {
+            out.push(b',');
+            out.extend_from_slice(local);
+        }
+        out.extend_from_slice(if only_reset { b")" } else { b")IS NULL" });
+    }
+    if only_reset {
+        out.extend_from_slice(
+            b") AS w(name,value) JOIN pg_catalog.pg_settings AS s ON pg_catalog.lower(s.name) \
+              OPERATOR(pg_catalog.=) pg_catalog.lower(w.name) \
+              WHERE s.source OPERATOR(pg_catalog.<>) 'session'",
+        );
+    }
 }
 
 /// A literal that means the same whatever the client's encoding and string syntax are.
@@ -609,6 +669,9 @@ mod tests {
     fn text(from: &State, to: &State) -> String {
         let mut out = Vec::new();
         assert_eq!(restore(from, to, &mut out), from != to);
+        if from != to {
+            limit(from, to, &mut out);
+        }
         String::from_utf8(out).expect("made of text")
     }
 

@@ -5,6 +5,7 @@ use sql::{Act, Discarded, States, Touch};
 use crate::ages::{Change, is_found, mentions, speaks};
 use crate::made::{Deed, has_say};
 use crate::reading::{Marks, Reading};
+use crate::regain::Resets;
 use crate::sequences::named;
 use crate::state::{CUSTOM_MAX, Tie, Ties, is_plain_name};
 use crate::vars::is_always_tracked;
@@ -54,6 +55,7 @@ pub fn read(text: &[u8]) -> Reading {
     known.deeds = deeds(&reading);
     known.vacates = vacates(&reading);
     known.changes = changes(&reading, text);
+    known.resets = Resets::of(&reading);
     known.signals = reading.statements.into_iter().flat_map(|one| one.signals).collect();
     known
 }

@@ -521,11 +521,19 @@ pub fn is_shared(client: &ClientSide, trail: &Trail) -> bool {
 /// Append to `out` one query that makes a session as `server` has it into that of `client`. `false`,
 /// and nothing is appended, if it is so already.
 pub fn adapt(client: &ClientSide, server: &Vars, trail: &Trail, out: &mut Vec<u8>) -> bool {
-    let differs = crate::differing(&client.vars, server, out);
-    if is_shared(client, trail) {
-        return differs;
-    }
+    let mut differs = crate::differing(&client.vars, server, out);
     let none = State::default();
     let [from, to] = [&trail.state, &client.state].map(|state| state.as_deref().unwrap_or(&none));
-    crate::state::restore(from, to, out) || differs
+    if !is_shared(client, trail) {
+        differs |= crate::state::restore(from, to, out);
+    }
+    if differs {
+        crate::state::limit(from, to, out);
+    }
+    differs
+}
+
+/// Whether its client left a time limit there that could strike what sets the session for another.
+pub(crate) fn is_limited(trail: &Trail) -> bool {
+    trail.state.as_ref().is_some_and(|state| state.is_limited())
 }

@@ -209,6 +209,11 @@ impl Engine {
             && self.running.is_none()
     }
 
+    /// There is a time limit.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.state.settings.get("statement_timeout").is_some_and(|limit| **limit != *b"0")
+    }
+
     /// There is something in it that goes nowhere else.
     pub(crate) fn is_tied(&self) -> bool {
         self.state.table || self.channels().next().is_some()

@@ -40,7 +40,7 @@ pub(crate) fn excuses(text: &str, by_server: bool, weather: &Weather) -> bool {
         "transaction blocks not allowed in statement pooling mode" => {
             weather.mode == PoolMode::Statement && r.transactions > 0
         }
-        "client settings were refused by the server" => dies,
+        "canceling statement due to user request" => r.limits > 0,
         "it cannot listen" => weather.hub && dies,
         "connect failed" | "login failed" | "server login failed" => logins || dials,
         _ if text.starts_with("server login has been failing, cached error:") => logins || dials,

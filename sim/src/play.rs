@@ -54,6 +54,8 @@ pub fn play(seed: u64, steps: u64) -> Outcome {
 /// Listening came to the simulator later than most: it has dice of its own, so that seeds that once failed mean
 /// what they meant.
 const EARS: u64 = 0x6561_72d6;
+/// As did time limits.
+const LIMITS: u64 = 0x6c69_6d74;
 
 type Errands = Rc<RefCell<VecDeque<Errand>>>;
 
@@ -146,7 +148,9 @@ struct Play {
 impl Play {
     fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
-        let weather = Weather::of(&mut dice).with_ears(&mut Dice::new(seed ^ EARS));
+        let weather = Weather::of(&mut dice)
+            .with_ears(&mut Dice::new(seed ^ EARS))
+            .with_limits(&mut Dice::new(seed ^ LIMITS));
         let traced = trace::is_on();
         if traced {
             println!("{weather:#?}");

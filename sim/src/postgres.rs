@@ -81,6 +81,8 @@ struct Session {
     unclaimed: bool,
     /// The pooler has put on settings of its own, for one Parse.
     is_dressed: bool,
+    /// It has begun to set the session for its next client.
+    is_setting: bool,
     /// What runs ends at this time.
     wakes: u64,
     /// It thinks about the next message until then.
@@ -463,7 +465,12 @@ impl Cluster {
         trace::message(format_args!("     server {} hears", backend.pid), first, &message[5..]);
         session.check(first, &message[5..], self.resets);
         self.served += 1;
-        let stop = session.engine.message(first, &message[5..]);
+        let sets = session.engine.is_limited() && sets(first, &message[5..]);
+        let stop = if sets && !session.engine.is_skipping() && self.dice.one_in(3) {
+            session.engine.cancel_message(first)
+        } else {
+            session.engine.message(first, &message[5..])
+        };
         self.went(at, first, stop, now);
         false
     }
@@ -560,6 +567,7 @@ impl Backend {
             stained: false,
             unclaimed: false,
             is_dressed: false,
+            is_setting: false,
             wakes: 0,
             thinks: None,
             thought: false,
@@ -609,16 +617,55 @@ fn heard(tag: u8, body: &[u8]) -> Heard {
     who.map_or(Heard::Unknown, Heard::Of)
 }
 
+/// Whether it is one of those by which the pooler sets a session for a client.
+fn sets(tag: u8, body: &[u8]) -> bool {
+    match tag {
+        tag::PARSE => begins_to_set(tag, body),
+        // Struck in there, a hub is lost.
+        tag::QUERY if body.starts_with(b"RESET SESSION AUTHORIZATION;RESET ALL") => false,
+        tag::QUERY if heard(tag, body) == Heard::Own => {
+            [&b"SET "[..], b"RESET ", b"SELECT pg_catalog.set_config("]
+                .iter()
+                .any(|begin| body.starts_with(begin))
+        }
+        _ => false,
+    }
+}
+
+fn begins_to_set(tag: u8, body: &[u8]) -> bool {
+    tag == tag::PARSE && wire::Parse::read(body).is_ok_and(|parse| parse.query == b"BEGIN")
+}
+
 impl Session {
+    /// Whether the pooler is at it, or has failed to, so that nothing else is run now. Whoever speaks behind
+    /// that finds a transaction that has failed, or is skipped.
+    fn is_being_set(&mut self) -> bool {
+        let is_over = self.is_setting && self.engine.is_clean();
+        self.is_setting &= !is_over;
+        self.is_setting
+    }
+
     /// I1: nobody speaks in somebody else's transaction, batch, COPY or session.
     fn check(&mut self, tag: u8, body: &[u8], resets: bool) {
+        let is_being_set = self.is_being_set();
+        if begins_to_set(tag, body) {
+            assert!(self.engine.is_clean(), "I1: the pooler begins in what {:?} does", self.owner);
+            self.is_setting = true;
+            return;
+        }
         match heard(tag, body) {
+            Heard::Of(who) if is_being_set => {
+                let runs =
+                    !self.engine.is_skipping() && self.engine.status() == Status::Transaction;
+                assert!(!runs, "I1: {who} speaks in the pooler's transaction");
+            }
+            Heard::Unknown if is_being_set => {}
             Heard::Own => {
                 // A savepoint is undone before its client says more; a transaction is ended that is the pooler's own.
                 let puts_on = body.starts_with(b"SAVEPOINT ") && self.owner.is_some();
                 let takes_off =
                     std::mem::take(&mut self.is_dressed) && body.starts_with(b"ROLLBACK");
-                let may = self.engine.is_clean() || puts_on || takes_off;
+                let may = self.engine.is_clean() || puts_on || takes_off || is_being_set;
                 assert!(may, "I1: the pooler speaks in the transaction of {:?}", self.owner);
                 self.is_dressed = puts_on || body.starts_with(b"BEGIN ISOLATION LEVEL");
                 if body.starts_with(b"DISCARD ALL") {

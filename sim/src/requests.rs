@@ -236,6 +236,9 @@ impl Requests {
                 _ => format!("j{}", dice.between(1, 9)).into_bytes(),
             };
         }
+        if dice.one_in(rates.limits) {
+            return format!("l{}", dice.under(3)).into_bytes();
+        }
         match dice.under(8) {
             0 => b"n".to_vec(),
             1 => format!("z{}", dice.between(1, 40)).into_bytes(),

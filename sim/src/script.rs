@@ -76,6 +76,7 @@ pub(crate) fn read(query: &[u8]) -> Reading {
         (one, rest) = split(rest);
         marks = marks.and(match op(one) {
             Op::Junk(_) | Op::Table(_) | Op::Crash => Marks::ASK,
+            Op::Set { name: b"statement_timeout", .. } => Marks::ASK,
             Op::DiscardAll | Op::ResetAll => Marks::ASK.and(Marks::RESETS),
             // As if there might be a trigger.
             Op::CopyOut { .. } | Op::CopyIn { .. } => Marks::LEARN,
@@ -242,6 +243,11 @@ pub(crate) fn op(statement: &[u8]) -> Op<'_> {
         b'r' => Op::Rows { count: one, pad: two },
         b'z' => Op::Slow { ms: one },
         b'j' => Op::Junk(one),
+        // It strikes what the pooler sets, now and then, and nothing else.
+        b'l' => {
+            let value = Cow::Owned(one.to_string().into_bytes());
+            Op::Set { name: b"statement_timeout", value }
+        }
         b'i' => Op::CopyIn { fails_at: one },
         b'o' => Op::CopyOut { chunks: one, pad: two, fails: false },
         b'O' => Op::CopyOut { chunks: one, pad: two, fails: true },

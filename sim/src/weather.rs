@@ -119,6 +119,8 @@ pub(crate) struct Rates {
     pub(crate) traces: u32,
     /// LISTEN, UNLISTEN and NOTIFY.
     pub(crate) listens: u32,
+    /// SET of a time limit, which then strikes what the pooler sets.
+    pub(crate) limits: u32,
     pub(crate) leaps: u32,
 }
 
@@ -263,6 +265,14 @@ impl Weather {
         if self.hub {
             self.mode = PoolMode::Transaction;
             self.tracks = true;
+        }
+        self
+    }
+
+    /// The same, where clients may set time limits.
+    pub(crate) fn with_limits(mut self, dice: &mut Dice) -> Self {
+        if self.follows() && dice.one_in(3) {
+            self.rates.limits = *dice.pick(&[3, 8]);
         }
         self
     }

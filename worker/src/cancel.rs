@@ -274,7 +274,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 impl<D: Driver, W: World> Worker<D, W> {
     /// A cancel for a client whose request has not gone to a server yet: the request is taken out
     /// of the line and answered as PostgreSQL would have, had the cancel come a moment later.
-    fn cancel_in_line(&mut self, slot: u32) {
+    pub(crate) fn cancel_in_line(&mut self, slot: u32) {
         let report = wire::Report {
             severity: b"ERROR",
             with_v: true,

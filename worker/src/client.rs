@@ -83,6 +83,8 @@ pub(crate) struct Rare {
     pub(crate) suite: Option<&'static str>,
     /// What its own server is to be, until that is dialled.
     pub(crate) replica: Option<Box<Replica>>,
+    /// So many servers in a row could not be set for it.
+    pub(crate) unset: u8,
     /// The server that has what sequences gave it, by entry and id: as long as nobody took its place there.
     pub(crate) home: Option<(u32, u64)>,
 }

@@ -37,6 +37,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             state: State::Resolving,
             side: ServerSide::new(Vars::new(&self.site.tracked)),
             cancel_behind: false,
+            flight: Vec::new(),
             own: None,
             touched: false,
             client,

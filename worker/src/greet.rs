@@ -222,6 +222,10 @@ impl<D: Driver, W: World> Worker<D, W> {
         if in_danger {
             return;
         }
+        // What is said next sets the limit as well.
+        if own == Own::Set || own == Own::Ear && server.step == crate::ears::Step::Hub {
+            server.side.lift(&mut out);
+        }
         server.side.own(own, query, &mut out);
         self.send_to_server(entry, &out);
     }
@@ -244,6 +248,8 @@ impl<D: Driver, W: World> Worker<D, W> {
                 Own::Ear => "listening",
                 Own::Prepare => "PREPARE",
                 Own::Lend | Own::Dress => "statement names",
+                Own::Lift => "time limit",
+                Own::Regain => "settings after a RESET",
             };
             self.log_server(entry, Level::Warning, format_args!("{what} failed: {text}"));
             return self.own_failed(entry, own, body);
@@ -256,7 +262,10 @@ impl<D: Driver, W: World> Worker<D, W> {
                 self.release(entry);
             }
             Own::Check => self.release(entry),
-            Own::Set => self.vars_set(entry),
+            Own::Set => {
+                self.was_set(entry);
+                self.vars_set(entry);
+            }
             Own::Clean => {
                 self.servers[entry as usize].side.trail.discarded();
                 self.cleaned(entry);
@@ -268,8 +277,15 @@ impl<D: Driver, W: World> Worker<D, W> {
             }
             // Their answers are more than that they are done.
             Own::Ear => self.ear_heard(entry),
-            Own::Ahead | Own::Lend | Own::Dress if cancel_behind => self.cancel_on(entry, None),
-            Own::Lookup | Own::Probe | Own::Prepare | Own::Ahead | Own::Lend | Own::Dress => {}
+            Own::Ahead | Own::Regain | Own::Lend | Own::Dress => {
+                if own == Own::Ahead {
+                    self.was_set(entry);
+                }
+                if cancel_behind {
+                    self.cancel_on(entry, None);
+                }
+            }
+            Own::Lookup | Own::Probe | Own::Prepare | Own::Lift => {}
         }
     }
 
@@ -279,9 +295,10 @@ impl<D: Driver, W: World> Worker<D, W> {
             Own::Check | Own::Reset => self.server_dies(entry, "reset query failed"),
             Own::Connect => self.login_fails(entry, "connect_query failed", None),
             Own::Set | Own::Ahead => self.vars_refused(entry, error),
+            Own::Regain => self.settings_lost(entry, error),
             Own::Clean | Own::Reconnect | Own::Lookup => self.server_dies(entry, "unclean server"),
             Own::Ear => self.ear_failed(entry),
-            Own::Probe | Own::Prepare | Own::Lend | Own::Dress => {}
+            Own::Probe | Own::Prepare | Own::Lend | Own::Dress | Own::Lift => {}
         }
     }
 
@@ -318,7 +335,11 @@ impl<D: Driver, W: World> Worker<D, W> {
             State::Ready if server.replica.is_some() && error.is_none() => {
                 self.server_dies(entry, "server connection closed");
             }
-            State::Ready | State::Leaving(_) => self.server_dies(entry, "server conn crashed?"),
+            State::Ready | State::Leaving(_) => {
+                if !self.ended_unset(entry, error.is_some()) {
+                    self.server_dies(entry, "server conn crashed?");
+                }
+            }
         }
     }
 }

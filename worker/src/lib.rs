@@ -39,6 +39,7 @@ mod site;
 mod state;
 mod tick;
 mod traffic;
+mod unset;
 mod vouch;
 mod welcome;
 mod worker;

@@ -22,6 +22,8 @@ pub(crate) struct Server {
     pub(crate) own: Option<Own>,
     /// The client's request is to be cancelled that stands behind what sets its session.
     pub(crate) cancel_behind: bool,
+    /// What its client said goes to another server if this one cannot be set.
+    pub(crate) flight: Vec<u8>,
     /// A client has had it since its login or its last DISCARD ALL for an inquiry.
     pub(crate) touched: bool,
     /// Whom it serves: a client, or an inquiry.

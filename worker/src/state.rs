@@ -293,12 +293,15 @@ impl<D: Driver, W: World> Worker<D, W> {
         let side = &self.servers[entry as usize].side;
         if client.ear.is_some()
             || bytes.is_empty()
-            || !side.may_go_ahead(&client.side, bytes)
+            || !side.may_go_ahead(&client.side, &mut self.statements, bytes)
             || self.is_being_canceled(entry)
         {
             return false;
         }
+        let mut flight = self.spare.pop().unwrap_or_default();
+        flight.extend_from_slice(bytes);
         let (server, mut out) = (&mut self.servers[entry as usize], Vec::new());
+        server.flight = flight;
         server.requests += 1;
         server.side.go_ahead(&client.side, query, &mut out);
         self.send_to_server(entry, &out);
@@ -445,7 +448,7 @@ fn without_name(asked: &Asked) -> Asked {
 }
 
 /// The body of an ERROR, as a FATAL.
-fn fatal_of(error: &[u8]) -> Vec<u8> {
+pub(crate) fn fatal_of(error: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(error.len());
     for (kind, value) in wire::ErrorFields::new(error) {
         body.push(kind);

@@ -159,10 +159,13 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// What had waited is on its way: its memory is for whoever waits next.
     fn keep_spare(&mut self, bytes: Buf) {
-        if self.spare.len() < SPARES_MAX
-            && let Some(mut memory) = bytes.into_heap()
-            && memory.capacity() <= SPARE_MAX
-        {
+        if let Some(memory) = bytes.into_heap() {
+            self.keep_memory(memory);
+        }
+    }
+
+    pub(crate) fn keep_memory(&mut self, mut memory: Vec<u8>) {
+        if self.spare.len() < SPARES_MAX && (1..=SPARE_MAX).contains(&memory.capacity()) {
             memory.clear();
             self.spare.push(memory);
         }
@@ -327,7 +330,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         match self.servers[entry as usize].own {
             Some(Own::Set) if heard.fatal => {
                 self.flow.owned.clear();
-                return self.try_another(entry);
+                if self.serve_elsewhere(entry) {
+                    return;
+                }
             }
             Some(Own::Probe) if heard.fatal => {
                 self.flow.owned.clear();
@@ -357,6 +362,9 @@ impl<D: Driver, W: World> Worker<D, W> {
             return self.try_another(entry);
         }
         if heard.fatal && !planted::is("fatal-ignored") {
+            if self.servers[entry as usize].side.is_ahead() && self.serve_elsewhere(entry) {
+                return;
+            }
             self.servers[entry as usize].said_why = heard.told;
             return self.server_dies(entry, "server conn crashed?");
         }
@@ -551,20 +559,6 @@ impl<D: Driver, W: World> Worker<D, W> {
             return;
         }
         self.send_held(client.0, entry);
-    }
-
-    /// A client's settings were refused: its queries would run with others.
-    pub(crate) fn vars_refused(&mut self, entry: u32, error: &[u8]) {
-        let slot = self.servers[entry as usize].client.map(|client| client.0);
-        if let Some(slot) = slot
-            && self.clients.get(slot as usize).is_some_and(|client| client.proving)
-        {
-            return self.not_proven(slot, entry, error);
-        }
-        let message = String::from_utf8_lossy(wire::ErrorFields::new(error).message());
-        let text = format!("the server refused settings: {message}");
-        self.log_server(entry, crate::log::Level::Warning, format_args!("{text}"));
-        self.server_dies(entry, "client settings were refused by the server");
     }
 
     fn client_broke(&mut self, slot: u32, fault: &Fault) {

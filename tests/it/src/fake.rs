@@ -152,6 +152,12 @@ impl Guest {
         }
     }
 
+    /// Says that there is nothing more to come, as a process does that ends when it has read all there was.
+    pub fn hang_up(&mut self) {
+        let _gone = self.stream.shutdown(std::net::Shutdown::Write);
+        while self.read().is_some() {}
+    }
+
     /// Does nothing until the guest leaves.
     pub fn stall(mut self) {
         while self.read().is_some() {}
@@ -214,6 +220,12 @@ pub fn key(key: &[u8]) -> Vec<u8> {
 #[must_use]
 pub fn ready() -> Vec<u8> {
     say::message(b'Z', b"I")
+}
+
+/// To a Parse, Bind and Execute of BEGIN.
+#[must_use]
+pub fn began() -> Vec<u8> {
+    [say::message(b'1', b""), say::message(b'2', b""), say::message(b'C', b"BEGIN\0")].concat()
 }
 
 #[must_use]

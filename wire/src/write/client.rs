@@ -81,6 +81,25 @@ pub fn bind_unnamed(out: &mut Vec<u8>, values: &[&[u8]]) {
     });
 }
 
+/// A portal of a statement that takes no values; the result will be text.
+pub fn bind(out: &mut Vec<u8>, portal: &[u8], statement: &[u8]) {
+    message(out, tag::BIND, |out| {
+        string(out, portal);
+        string(out, statement);
+        for _none in 0..3 {
+            super::count(out, 0);
+        }
+    });
+}
+
+/// A portal, to its end.
+pub fn execute(out: &mut Vec<u8>, portal: &[u8]) {
+    message(out, tag::EXECUTE, |out| {
+        string(out, portal);
+        size(out, 0);
+    });
+}
+
 /// The portal without a name, to its end.
 pub fn execute_unnamed(out: &mut Vec<u8>) {
     message(out, tag::EXECUTE, |out| {

@@ -423,18 +423,20 @@ fn a_request_goes_out_behind_what_sets_its_server() {
         }
         while let Some(sql) = guest.read_until(b'Q') {
             let sql = String::from_utf8_lossy(&sql).trim_end_matches('\0').to_owned();
-            if !sql.starts_with("BEGIN;SET application_name='ann'") {
+            if !sql.starts_with("SET application_name='ann'") {
                 guest.send(&fake::answer(&sql));
                 continue;
             }
             let Some(request) = guest.read_until(b'Q') else { return };
             let request = String::from_utf8_lossy(&request).trim_end_matches('\0').to_owned();
             if says_no.load(Ordering::SeqCst) {
+                guest.send(&fake::began());
                 guest.send(&fake::error("ERROR", "22023", "refused"));
                 guest.send(&say::message(b'Z', b"E"));
                 guest.send(&fake::error("ERROR", "25P02", "aborted"));
                 guest.send(&say::message(b'Z', b"E"));
             } else {
+                guest.send(&fake::began());
                 guest.send(&fake::parameter("application_name", "ann"));
                 guest.send(&say::message(b'C', b"COMMIT\0"));
                 guest.send(&fake::ready());
