@@ -792,6 +792,7 @@ impl Outward<'_> {
                 if self.hide_ours(&statement) == Looks::Later {
                     return Found::Hold;
                 }
+                self.bind_instead(&statement, Some(&name), bind);
                 self.lend_for_statement(&statement);
                 Found::Statement { statement, name, unproven: false }
             }

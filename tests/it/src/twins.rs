@@ -325,10 +325,9 @@ impl Life {
                 ),
             }
         }
-        let before = self.status as u8;
         self.status = expected.status().unwrap_or('I');
         let [expected, heard] =
-            [(0, expected), (1, heard)].map(|(at, reply)| self.keep_notes(at, before, reply));
+            [(0, expected), (1, heard)].map(|(at, reply)| self.keep_notes(at, reply));
         assert!(
             heard == expected,
             "after {:#?}\nPostgreSQL said {}: {expected:#?}\nthe pooler said {}: {heard:#?}",
@@ -339,21 +338,11 @@ impl Life {
     }
 
     /// Notifications apart; the rest masked.
-    fn keep_notes(&mut self, at: usize, mut status: u8, reply: Reply) -> Reply {
+    fn keep_notes(&mut self, at: usize, reply: Reply) -> Reply {
         let (notes, rest): (Vec<Message>, Vec<Message>) =
             reply.0.into_iter().partition(|message| message.tag == b'A');
         self.noted[at].extend(notes.into_iter().map(|note| note.body[4..].to_vec()));
-        let mut rest = mask(Reply(rest));
-        for message in &mut rest.0 {
-            match message.tag {
-                b'Z' => status = message.body[0],
-                // A statement that a server has not got cannot be prepared there in a failed transaction: of the two
-                // things that are wrong, the other one is said.
-                b'E' if status == b'E' => message.body.clear(),
-                _ => {}
-            }
-        }
-        rest
+        mask(Reply(rest))
     }
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {

@@ -110,6 +110,11 @@ fn a_failed_transaction_says_what_it_can() {
             assert_eq!(reply.code(), if right { "25P02" } else { "08P01" }, "{name:?} {values:?}");
         }
     }
+    let list = "SELECT name FROM pg_prepared_statements";
+    ann.ask(&[query("ROLLBACK"), parse("list", list), sync()]);
+    fail(&mut ann);
+    assert_eq!(ann.ask(&use_it("list", &["1"])).code(), "08P01");
+    assert_eq!(ann.ask(&use_it("list", &[])).code(), "25P02");
     // And nothing is run that was put in its place.
     assert_eq!(ann.ask(&[execute("", 0), sync()]).status(), Some('E'));
     assert_eq!(ann.ask(&use_it("end", &["1"])).code(), "08P01");
