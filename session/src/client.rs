@@ -8,7 +8,7 @@ use crate::ledger::Ledger;
 use crate::names::{Meaning, Names};
 use crate::notes::Notebook;
 use crate::server::Unnamed;
-use crate::statements::Statement;
+use crate::statements::{Ground, Statement};
 use crate::trail::Asked;
 use crate::{State, Vars};
 
@@ -98,6 +98,20 @@ impl ClientSide {
 
     pub(crate) fn meaning(&self, name: &[u8], ledger: &Ledger) -> Meaning {
         self.names.as_ref().map_or(Meaning::Nothing, |names| names.meaning(name, ledger))
+    }
+
+    /// Whether a statement of its may have been parsed on another ground than this.
+    #[inline]
+    pub(crate) fn may_stray(&self, present: impl FnOnce() -> Ground) -> bool {
+        match (&self.names, &self.unnamed) {
+            (Some(names), Unnamed::Is(unnamed)) => {
+                let present = present();
+                names.grounds.stray_from(present) || unnamed.ground != present
+            }
+            (Some(names), _) => names.grounds.stray_from(present()),
+            (None, Unnamed::Is(unnamed)) => unnamed.ground != present(),
+            (None, _) => false,
+        }
     }
 
     /// What a name stands for, or will if all goes well.

@@ -100,6 +100,13 @@ impl Outward<'_> {
         if can { Dressed::Later } else { Dressed::No }
     }
 
+    /// Whether it was tried just now to parse `statement` so, and could not be done.
+    pub(crate) fn has_dressed(&self, statement: &Arc<Statement>) -> bool {
+        let of_it = |dressing: &&Dressing| Arc::ptr_eq(&dressing.statement, statement);
+        let dressing = self.server.dressing.as_deref().filter(of_it);
+        dressing.is_some_and(|dressing| dressing.last < self.server.ledger.first())
+    }
+
     fn dress_up(&mut self, statement: &Arc<Statement>, unnamed: bool) -> bool {
         let Some(on) = self.put_on(statement) else { return false };
         let off: &[&[u8]] = match self.server.status {

@@ -8,6 +8,7 @@ mod client;
 mod dress;
 mod fit;
 mod flow;
+mod foresight;
 mod inward;
 mod ledger;
 mod lend;

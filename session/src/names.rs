@@ -3,12 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::foresight::Grounds;
 use crate::ledger::{Ledger, Trust};
 use crate::statements::Statement;
 
 /// The names as they will be if all that was sent goes well.
 #[derive(Debug, Default)]
-pub(crate) struct Names(BTreeMap<Arc<[u8]>, Name>);
+pub(crate) struct Names {
+    by_name: BTreeMap<Arc<[u8]>, Name>,
+    /// On which grounds they were parsed that ever were among them.
+    pub(crate) grounds: Grounds,
+}
 
 /// What a name means.
 #[derive(Clone, Debug)]
@@ -34,7 +39,7 @@ pub(crate) enum Meaning {
 
 impl Names {
     pub(crate) fn meaning(&self, name: &[u8], ledger: &Ledger) -> Meaning {
-        let Some((key, found)) = self.0.get_key_value(name) else { return Meaning::Nothing };
+        let Some((key, found)) = self.by_name.get_key_value(name) else { return Meaning::Nothing };
         match &found.statement {
             _ if ledger.may_wipe() || ledger.trust(found.since) == Trust::Open => Meaning::Open,
             Some(statement) => {
@@ -46,26 +51,30 @@ impl Names {
 
     /// Give a name this meaning. What it meant before is returned.
     pub(crate) fn put(&mut self, name: &Arc<[u8]>, meaning: Option<Name>) -> Option<Name> {
+        if let Some(statement) = meaning.as_ref().and_then(|meaning| meaning.statement.as_ref()) {
+            self.grounds.add(statement.ground);
+        }
         match meaning {
-            Some(meaning) => self.0.insert(Arc::clone(name), meaning),
-            None => self.0.remove(name),
+            Some(meaning) => self.by_name.insert(Arc::clone(name), meaning),
+            None => self.by_name.remove(name),
         }
     }
 
     pub(crate) fn statement(&self, name: &[u8]) -> Option<&Statement> {
-        self.0.get(name)?.statement.as_deref()
+        self.by_name.get(name)?.statement.as_deref()
     }
 
     /// What the name means was of use to the client, or is prepared for it.
     pub(crate) fn prove(&mut self, name: &[u8]) {
-        if let Some(found) = self.0.get_mut(name) {
+        if let Some(found) = self.by_name.get_mut(name) {
             found.unproven = false;
         }
     }
 
     /// A name means this statement now, which has the text of the one it meant.
     pub(crate) fn turn_into(&mut self, name: &[u8], statement: &Arc<Statement>) {
-        if let Some(found) = self.0.get_mut(name) {
+        self.grounds.add(statement.ground);
+        if let Some(found) = self.by_name.get_mut(name) {
             found.statement = Some(Arc::clone(statement));
         }
     }
@@ -81,27 +90,29 @@ impl Names {
 
     /// The entry that gave `name` its meaning was answered.
     pub(crate) fn settle(&mut self, name: &Arc<[u8]>, at: u64) {
-        let Some(found) = self.0.get_mut(name).filter(|found| found.since == at) else { return };
+        let Some(found) = self.by_name.get_mut(name).filter(|found| found.since == at) else {
+            return;
+        };
         found.since = 0;
         if found.statement.is_none() {
-            self.0.remove(name);
+            self.by_name.remove(name);
         }
     }
 
     /// All names are gone that were given before entry `at`.
     pub(crate) fn clear(&mut self, at: u64) {
-        self.0.retain(|_, name| name.since > at);
+        self.by_name.retain(|_, name| name.since > at);
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<[u8]>> {
-        self.0.keys().cloned().collect()
+        self.by_name.keys().cloned().collect()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.values().filter(|name| name.statement.is_some()).count()
+        self.by_name.values().filter(|name| name.statement.is_some()).count()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.by_name.is_empty()
     }
 }

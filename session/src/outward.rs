@@ -93,6 +93,9 @@ enum Next {
 
 impl Outward<'_> {
     pub(crate) fn run(&mut self) -> Result<Said, Fault> {
+        if self.waits_for_dress() {
+            return Ok(Said::Held);
+        }
         let mut rest = self.input;
         while let Some(piece) = self.client.scanner.next(&mut rest).map_err(Fault::Client)? {
             let end = self.input.len() - rest.len();

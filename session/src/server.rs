@@ -70,6 +70,8 @@ pub struct ServerSide {
     pub(crate) fitting: Option<Fitting>,
     /// The same, where it is parsed with settings of its own.
     pub(crate) dressing: Option<Box<Dressing>>,
+    /// How many were parsed so in front of the flight at hand.
+    pub(crate) dressed_ahead: u8,
     /// What a provoked error is to be.
     pub(crate) provoked: Option<Box<[u8]>>,
     /// What was asked to be signalled, by a request under way.
@@ -226,6 +228,7 @@ impl ServerSide {
             is_untold: false,
             fitting: None,
             dressing: None,
+            dressed_ahead: 0,
             provoked: None,
             signals: None,
             reports: Vec::new(),

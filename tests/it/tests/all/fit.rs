@@ -241,6 +241,46 @@ fn constants_are_read_once() {
     assert_eq!(bob.ask(&use_it("epoch", &[]).concat()).value(), "1612310400");
 }
 
+/// Behind other messages of a batch, too.
+#[test]
+fn constants_are_read_once_behind_a_begin() {
+    howdah_only!("they are read as they would be now");
+    let world = world_with_t();
+    let mut ann = Twins::new(&world);
+    ann.ask(&[query("SET TimeZone = 'Asia/Tokyo'")]);
+    let epoch = "SELECT extract(epoch FROM '2021-02-03 00:00'::timestamptz)::int";
+    let year = "SELECT '2021-01-01 00:00'::timestamptz, a FROM t WHERE a > $1";
+    ann.ask(&[prepare("epoch", epoch), prepare("year", year), prepare("begin", "BEGIN")].concat());
+    let away = vec![parse("s", "SET TimeZone = 'UTC'"), bind("", "s", &[]), execute("", 0), sync()];
+    ann.ask(&[prepare("", epoch), away, vec![close_statement("s"), sync()]].concat());
+    let begin = || [bind("p", "begin", &[]), execute("p", 0)].concat();
+    let behind = |messages: &[Vec<u8>]| vec![begin(), messages.concat(), sync(), query("COMMIT")];
+    ann.moves();
+    let unnamed = [bind("", "", &[]), execute("", 0)];
+    assert_eq!(ann.ask(&behind(&unnamed)).column(), ["1612278000"]);
+    ann.ask(&prepare("", "SELECT 1"));
+    for _ in 0..2 {
+        ann.moves();
+        let both =
+            [bind("", "year", &["0"]), execute("", 0), bind("", "epoch", &[]), execute("", 0)];
+        assert_eq!(ann.ask(&behind(&both)).column().last().map(String::as_str), Some("1612278000"));
+    }
+    // What is given the name in the same flight is what is meant.
+    ann.moves();
+    let anew = [close_statement("epoch"), parse("epoch", epoch), bind("", "epoch", &[])];
+    let reply = ann.ask(&behind(&[anew.concat(), execute("", 0)]));
+    assert_eq!(reply.column(), ["1612310400"]);
+    // What cannot be parsed in front is found out in its turn, once.
+    change(&world, "DROP TABLE t");
+    ann.ask(&[query("SET TimeZone = 'Asia/Tokyo'")]);
+    ann.ask(&prepare("more", "SELECT 1 WHERE $1 > 0"));
+    ann.ask(&[query("SET TimeZone = 'UTC'")]);
+    ann.moves();
+    ann.ask(&behind(&[bind("", "more", &["1"]), bind("", "year", &["0"]), execute("", 0)]));
+    ann.moves();
+    ann.ask(&behind(&[bind("", "year", &["0"]), bind("", "more", &["1"]), execute("", 0)]));
+}
+
 /// What cannot be prepared with present settings is in the list all the same.
 #[test]
 fn the_list_has_what_could_not_be_prepared_now() {
