@@ -38,7 +38,7 @@ impl Outward<'_> {
         let Some(body) = bind.and_then(Message::whole).filter(|body| body.len() <= BIND_MAX) else {
             return;
         };
-        let may_fail = self.server.status == Status::Failed || self.may_differ(statement);
+        let may_fail = self.may_be_failed() || self.may_differ(statement);
         let fitting = self.server.fitting.as_ref();
         let was_said =
             fitting.is_some_and(|fitting| fitting.is_underway(statement, &self.server.ledger));
@@ -52,7 +52,7 @@ impl Outward<'_> {
             return;
         }
         // Without parameters it could be run in a failed transaction, where PostgreSQL does not come to the portal.
-        let has_portal = self.server.status != Status::Failed || !types.is_empty();
+        let has_portal = !self.may_be_failed() || !types.is_empty();
         let portal = if has_portal { names.portal } else { SCRATCH };
         self.stand_in(&types);
         let name = name.map_or_else(|| Arc::from(&b""[..]), Arc::clone);
@@ -66,10 +66,10 @@ impl Outward<'_> {
         self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, SCRATCH));
     }
 
-    /// Whether a statement is described that the server lacks and cannot be given in its failed transaction, and is so
+    /// Whether a statement is described that the server lacks and cannot be given in a failed transaction, and is so
     /// nevertheless: it returns nothing.
     pub(crate) fn describe_instead(&mut self, name: &[u8]) -> bool {
-        if !self.server.is_aborted() || self.server.copy != Copying::No {
+        if !self.may_be_failed() || self.server.copy != Copying::No {
             return false;
         }
         let (statement, name) = match &self.client.unnamed {
@@ -95,6 +95,11 @@ impl Outward<'_> {
         self.describe(SCRATCH, name);
         self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, SCRATCH));
         true
+    }
+
+    /// Whether the server is in a failed transaction, or may be when it comes to what is said now.
+    fn may_be_failed(&self) -> bool {
+        self.server.status == Status::Failed || self.server.ledger.may_go_on()
     }
 
     /// The types of all parameters, zero where they are not known; `None`: nobody knows how many there are.

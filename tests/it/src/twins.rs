@@ -180,6 +180,7 @@ const TOPICS: &[Topic] = &[
     Topic { name: "copying", weight: 2, act: copy },
     Topic { name: "several", weight: 4, act: several },
     Topic { name: "pipelines", weight: 5, act: pipeline },
+    Topic { name: "batches", weight: 4, act: batch },
 ];
 
 /// What is said before anything is heard, and how many ReadyForQuery answer it.
@@ -565,9 +566,7 @@ fn protocol_statement(life: &mut Life) -> Act {
     let text = life.mine(text);
     let (what, messages) = match life.dice.below(7) {
         0 => (format!("parse {name} as {text}"), vec![say::parse(name, &text)]),
-        1 if life.status != 'E' && !life.hurries => {
-            (format!("describe {name}"), vec![say::describe_statement(name)])
-        }
+        1 => (format!("describe {name}"), vec![say::describe_statement(name)]),
         2 => (format!("close {name}"), vec![say::close_statement(name)]),
         3 => {
             let values = parameters(life, count);
@@ -790,4 +789,28 @@ fn pipeline(life: &mut Life) -> Act {
     });
     life.hurries = false;
     all
+}
+
+/// Several statements with one Sync.
+fn batch(life: &mut Life) -> Act {
+    let (mut what, mut messages) = (Vec::new(), Vec::new());
+    if life.one_in(2) {
+        let sql = life.pick(&["BEGIN", "BEGIN", "COMMIT", "ROLLBACK", "SELECT 1"]);
+        messages.push(say::extended(sql, &[]));
+        what.push(sql.to_owned());
+    }
+    for _ in 0..1 + life.dice.below(3) {
+        let name = life.pick(&["s1", "s2", "s3", ""]);
+        let (text, count) = life.pick(PREPARED);
+        let given = if life.one_in(4) { life.dice.below(3) } else { count };
+        let (text, values) = (life.mine(text), parameters(life, given));
+        if life.one_in(3) {
+            messages.extend([say::close_statement(name), say::parse(name, &text)]);
+            what.push(format!("close, parse {name} as {text}"));
+        }
+        messages.extend([say::bind("", name, &values), say::execute("", 0)]);
+        what.push(format!("bind, run {name} with {values:?}"));
+    }
+    messages.push(say::sync());
+    Act { what: what.join(", "), bytes: messages.concat(), readies: 1 }
 }

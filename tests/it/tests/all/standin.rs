@@ -122,6 +122,26 @@ fn a_failed_transaction_says_what_it_can() {
     assert_eq!(ann.ask(&use_it("select", &["1"])).value(), "1");
 }
 
+/// Nobody knows yet that it will have failed.
+#[test]
+fn a_transaction_that_fails_meanwhile_says_it_too() {
+    howdah_only!("it says it cannot");
+    let world = world_with_t();
+    let mut ann = Twins::new(&world);
+    ann.ask(&prepare("put", "INSERT INTO t VALUES ($1)"));
+    ann.ask(&prepare("none", "BEGIN"));
+    for used in [use_it("put", &["1", "2"]), use_it("none", &["1"]), use_it("none", &[])] {
+        ann.moves();
+        let fails = vec![query("BEGIN"), query("SELECT 1/0")];
+        ann.ask(&[fails, used, vec![query("ROLLBACK")]].concat());
+    }
+    for name in ["put", "none"] {
+        ann.moves();
+        let described = vec![describe_statement(name), sync(), query("ROLLBACK")];
+        ann.ask(&[vec![query("BEGIN"), query("SELECT 1/0")], described].concat());
+    }
+}
+
 /// What fails to be prepared with other settings has not become what it would have been with these.
 #[test]
 fn what_failed_with_other_settings_is_as_it_was() {
