@@ -566,7 +566,10 @@ fn protocol_statement(life: &mut Life) -> Act {
     let text = life.mine(text);
     let (what, messages) = match life.dice.below(7) {
         0 => (format!("parse {name} as {text}"), vec![say::parse(name, &text)]),
-        1 => (format!("describe {name}"), vec![say::describe_statement(name)]),
+        // In a failed transaction it is known of which types parameters are only where somebody had asked before.
+        1 if life.status != 'E' && !life.hurries => {
+            (format!("describe {name}"), vec![say::describe_statement(name)])
+        }
         2 => (format!("close {name}"), vec![say::close_statement(name)]),
         3 => {
             let values = parameters(life, count);
