@@ -16,7 +16,7 @@ use crate::outward::{Message, Outward};
 use crate::reading::{Marks, Reading};
 use crate::server::{Own, Phase, ServerSide};
 use crate::statements::{SCRATCH, Statement, TAKEN};
-use crate::text::dotted_names;
+use crate::text::{dotted_names, executed};
 
 /// A name of the client's, and what it means, or nothing but that it is taken: what is given up by its name need
 /// not be prepared any more, and perhaps it cannot be.
@@ -158,6 +158,16 @@ impl Outward<'_> {
             self.lend_before(&ours, loans);
         }
         self.expect_deallocates(reading, self.server.ledger.next());
+    }
+
+    /// As `lend_for_query`, where no more than the beginning of a long text is here.
+    pub(crate) fn lend_for_beginning(&mut self, text: &[u8]) {
+        let may = self.rules.rewrites() && !self.server.ledger.may_skip();
+        if may && self.client.vars.can_read(text) {
+            let mut reading = Reading::unknown();
+            reading.deeds = executed(text);
+            self.lend_for_query(&reading);
+        }
     }
 
     /// Whether a query calls names that cannot be lent yet: a batch that may have failed has no Sync of its own, and one of

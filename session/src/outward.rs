@@ -25,6 +25,7 @@ use crate::sequences::{Pending, SOON};
 use crate::server::{Copying, Phase, ServerSide, Unnamed};
 use crate::state::Tie;
 use crate::statements::{Ground, NOBODY, PREFIX, SCRATCH, Statement, Statements, TAKEN};
+use crate::text::{HEAD_MAX, READ_MAX};
 use crate::trail::Ran;
 
 /// Names longer than this are not looked for: no statement was ever given one.
@@ -91,6 +92,12 @@ enum Next {
     Terminate,
 }
 
+/// How much of a Query's body has to be here before any of it is passed on: all of it, if it is to be read.
+fn begins(len: u32) -> usize {
+    let len = len as usize;
+    if len > READ_MAX { HEAD_MAX } else { len }
+}
+
 impl Outward<'_> {
     pub(crate) fn run(&mut self) -> Result<Said, Fault> {
         if self.waits_for_dress() {
@@ -127,6 +134,37 @@ impl Outward<'_> {
             tag::TERMINATE => {
                 return Ok(if piece.ends { Next::Terminate } else { Next::On });
             }
+            tag::QUERY if self.is_cut(piece) => {
+                self.client.keep_partial(piece.body);
+                let kept = self.client.partial().map_or(0, <[u8]>::len);
+                if !piece.ends && kept < begins(piece.len) {
+                    return Ok(Next::On);
+                }
+                let body = self.client.take_partial();
+                return self.plain(
+                    &Piece { first: true, head: 5, body: &body, ..*piece },
+                    end,
+                    true,
+                );
+            }
+            _ => {}
+        }
+        self.plain(piece, end, false)
+    }
+
+    /// Whether too little of a Query has come to tell what it calls by name.
+    fn is_cut(&self, piece: &Piece<'_>) -> bool {
+        if piece.is_whole() || self.client.partial().is_some() {
+            return !piece.is_whole();
+        }
+        let begins = piece.head == 5 && piece.body.len() >= begins(piece.len);
+        let reads = self.rules.watches() && self.rules.rewrites();
+        piece.first && !begins && reads && self.server.phase != Phase::Skipping
+    }
+
+    /// A piece of a message that is rewritten at most as a whole; `kept`: it does not lie in the input.
+    fn plain(&mut self, piece: &Piece<'_>, end: usize, kept: bool) -> Result<Next, Fault> {
+        match piece.tag {
             tag::QUERY | tag::FUNCTION_CALL if piece.first && self.awaits_discard() => {
                 return Ok(self.hold(piece.header(), piece.body, end));
             }
@@ -144,6 +182,11 @@ impl Outward<'_> {
             && let Some(body) = self.as_sent(piece)
         {
             self.say(|out| write::message(out, tag::QUERY, |out| out.extend_from_slice(&body)));
+        } else if kept {
+            self.say(|out| {
+                out.extend_from_slice(&piece.header());
+                out.extend_from_slice(piece.body);
+            });
         } else {
             self.pass_piece(piece, end);
         }
@@ -220,6 +263,9 @@ impl Outward<'_> {
                 text => {
                     let text = text.filter(|_| piece.is_whole()).map(|(_, text)| text);
                     self.mark_unknown(text);
+                    if !piece.is_whole() {
+                        self.lend_for_beginning(piece.body);
+                    }
                 }
             }
         } else if let (Some((0, text)), true) = (piece.body.split_last(), piece.is_whole()) {

@@ -26,13 +26,17 @@ const NAME_MAX: usize = 63;
 /// less.
 pub(crate) const READ_MAX: usize = 16 * 1024;
 
+/// So much of such a text is looked at for what it executes.
+pub(crate) const HEAD_MAX: usize = 1024;
+
 /// Read `text`, as PostgreSQL would.
 #[must_use]
 pub fn read(text: &[u8]) -> Reading {
     if text.len() > READ_MAX {
         let marks = Marks::ASK.and(Marks::RESETS).and(Marks::SETTINGS).and(Marks::WIPES);
         let marks = marks.and(named(text)).and(Marks::MAY_GIVE);
-        let known = Reading::new(marks, dotted_names(text));
+        let mut known = Reading::new(marks, dotted_names(text));
+        known.deeds = executed(text);
         let changes = if speaks(text) { Change::Anything } else { Change::Nothing };
         return known.changing(changes);
     }
@@ -159,6 +163,18 @@ fn deeds(reading: &sql::Reading) -> Box<[Deed]> {
         _ => None,
     };
     reading.acts().filter_map(deed).collect()
+}
+
+/// What a text that is too long to be read executes by name: what makes it long is what is given to that, and the name
+/// stands before it.
+pub(crate) fn executed(text: &[u8]) -> Box<[Deed]> {
+    let beginning = text.get(..HEAD_MAX).unwrap_or(text);
+    let Some(at) = find(beginning, b"execute") else { return Box::default() };
+    let Some(len) = beginning[at..].iter().position(|byte| *byte == b'(') else {
+        return Box::default();
+    };
+    let reading = sql::Reading::of(&beginning[..at + len], true);
+    if reading.acts().any(executes) { deeds(&reading) } else { Box::default() }
 }
 
 /// What a text changes that others may stand on.

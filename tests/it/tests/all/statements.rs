@@ -439,6 +439,59 @@ fn what_is_executed_or_explained_behind_changed_settings_is_what_was_prepared() 
     assert_eq!(ann.value("EXECUTE p(3)"), "4");
 }
 
+/// sqlx describes a statement of 65,535 parameters by explaining what it executes with as many nulls.
+#[test]
+fn a_long_text_executes_what_the_protocol_prepared() {
+    howdah_only!("names of ours are not the client's");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    ann.ask(&[parse("p", "SELECT length($1)"), sync()].concat());
+    bob.ask(&[parse("p", "SELECT 'bob' || left($1, 1)"), sync()].concat());
+    let long = "x".repeat(100_000);
+    let by_protocol =
+        |text: &str| [parse("", text), bind("", "", &[]), execute("", 0), sync()].concat();
+    for (client, value) in [(&mut ann, "100000"), (&mut bob, "bobx")] {
+        let text = format!("/* (1) */ Execute p ('{long}')");
+        let reply = client.query(&text);
+        assert_eq!(reply.code(), "");
+        assert_eq!(reply.value(), value);
+        assert_eq!(client.ask(&by_protocol(&text)).value(), value);
+        let text = format!("EXPLAIN (VERBOSE, FORMAT JSON) EXECUTE p('{long}')");
+        assert!(client.value(&text).contains("Result"));
+    }
+    let other = ann.query(&format!("SELECT 'I execute p(' || '{long}'"));
+    assert_eq!(other.value().len(), 100_012);
+    assert_eq!(ann.value("EXECUTE p('abc')"), "3");
+}
+
+/// However a message is cut on its way.
+#[test]
+fn a_query_in_pieces_executes_what_the_protocol_prepared() {
+    howdah_only!("names of ours are not the client's");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    ann.ask(&[parse("p", "SELECT length($1)"), sync()].concat());
+    bob.ask(&[parse("p", "SELECT 'bob' || left($1, 1)"), sync()].concat());
+    let long = "x".repeat(100_000);
+    for (client, short_value, long_value) in [(&mut ann, "3", "100000"), (&mut bob, "boba", "bobx")]
+    {
+        client.send_bytewise(&query("EXECUTE p('abc')"));
+        let reply = client.until_ready();
+        assert_eq!(reply.code(), "");
+        assert_eq!(reply.value(), short_value);
+        let text = query(&format!("EXECUTE p('{long}')"));
+        for at in [1, 5, 6, 14, 50, 20_000] {
+            client.send(&text[..at]);
+            // It is read by the time that somebody else is answered.
+            is_pinned(&world);
+            client.send(&text[at..]);
+            let reply = client.until_ready();
+            assert_eq!(reply.code(), "", "cut at {at}");
+            assert_eq!(reply.value(), long_value, "cut at {at}");
+        }
+    }
+}
+
 /// What executes something that executes something is looked at to the end.
 #[test]
 fn executing_in_two_steps_what_sets_something_is_asked_about() {
