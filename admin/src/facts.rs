@@ -284,6 +284,8 @@ pub struct PinTotals {
     pub longest_us: u64,
     pub warnings: u64,
     pub refused: u64,
+    /// Servers closed since they could not be set.
+    pub unset: u64,
 }
 
 impl AddAssign for PinTotals {
@@ -294,6 +296,7 @@ impl AddAssign for PinTotals {
         self.longest_us = self.longest_us.max(other.longest_us);
         self.warnings += other.warnings;
         self.refused += other.refused;
+        self.unset += other.unset;
     }
 }
 

@@ -205,7 +205,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         };
         for room in self.rooms.iter().flatten() {
             for (tie, tally) in Tie::ALL.into_iter().zip(room.pins) {
-                if tally.ever + tally.refused > 0 {
+                if tally.ever + tally.refused + tally.unset > 0 {
                     let totals = admin::PinTotals {
                         pinned: tally.pinned,
                         pins: tally.ever,
@@ -213,6 +213,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                         longest_us: tally.longest_us,
                         warnings: tally.warned,
                         refused: tally.refused,
+                        unset: tally.unset,
                     };
                     all.insert(key(room, tie), totals);
                 }

@@ -39,6 +39,8 @@ pub(crate) struct Tally {
     pub(crate) longest_us: u64,
     pub(crate) warned: u64,
     pub(crate) refused: u64,
+    /// Servers that could not be set to what their client was set to.
+    pub(crate) unset: u64,
 }
 
 /// By reason, in the order of [`Tie::ALL`].

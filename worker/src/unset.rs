@@ -6,7 +6,7 @@
 use std::mem;
 
 use io::Driver;
-use session::Own;
+use session::{Own, Tie};
 use wire::ErrorFields;
 
 use crate::client::State;
@@ -44,6 +44,7 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// Its client would go on with settings that are not its own: it hears of the error by which that is so.
     pub(crate) fn settings_lost(&mut self, entry: u32, error: &[u8]) {
+        self.count_unset(entry);
         let Some(slot) = self.servers[entry as usize].client.map(|client| client.0) else {
             return self.server_dies(entry, "client settings were refused by the server");
         };
@@ -81,6 +82,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             self.cancel_in_line(slot);
         }
         self.count_unset(entry);
+        let text = "it could not be set for its client, who is served elsewhere";
+        self.log_server(entry, Level::Warning, format_args!("{text}"));
         self.try_another(entry);
         true
     }
@@ -105,7 +108,10 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     fn count_unset(&mut self, entry: u32) {
-        let reason = "it could not be set for its client, who is served elsewhere";
-        self.log_server(entry, Level::Warning, format_args!("{reason}"));
+        let at = Tie::ALL.iter().position(|tie| *tie == Tie::Settings);
+        let pool = self.servers[entry as usize].pool;
+        if let (Some(at), Some(room)) = (at, self.room_mut(pool)) {
+            room.pins[at].unset += 1;
+        }
     }
 }

@@ -19,6 +19,7 @@ pub(super) const PIN_TOTALS: Sheet = Sheet {
         int8("longest_pin"),
         int8("warnings"),
         int8("refused"),
+        int8("unset"),
     ],
     rows: |facts, rows| {
         for ((database, user, reason), totals) in &facts.pin_totals {
@@ -32,10 +33,12 @@ pub(super) const PIN_TOTALS: Sheet = Sheet {
                 totals.longest_us.into(),
                 totals.warnings.into(),
                 totals.refused.into(),
+                totals.unset.into(),
             ]);
         }
     },
     about: "Per pool and reason: how many clients keep their server now, how many ever did, for how long in all and at \
             most (microseconds, those of now included), how often there was a warning, and how often the state was \
-            refused (`session_state`).",
+            refused (`session_state`); and how many servers were closed because they could not be set to what their \
+            client was set to (in the row of `settings`).",
 };

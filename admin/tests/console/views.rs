@@ -58,7 +58,7 @@ fn wanted() -> BTreeMap<&'static str, String> {
         (
             "PIN_TOTALS",
             "database t, user t, reason t, pinned q, total_pins q, total_pin_time q, longest_pin q, \
-             warnings q, refused q",
+             warnings q, refused q, unset q",
         ),
         ("CLIENTS", &pinnable),
         ("SERVERS", &pinnable),

@@ -25,6 +25,7 @@ mod listen;
 mod logging;
 mod logins;
 mod lookups;
+mod million;
 mod modes;
 mod names;
 mod others;
