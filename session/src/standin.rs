@@ -10,6 +10,7 @@ use std::sync::Arc;
 use wire::tag::client as tag;
 use wire::{BindNames, Namespace, Status, write};
 
+use crate::fit::is_planned;
 use crate::ledger::{What, Whose};
 use crate::names::Meaning;
 use crate::outward::{Message, Outward};
@@ -107,6 +108,10 @@ impl Outward<'_> {
         let mut types = statement.told_types().to_vec();
         if !statement.told.is_told_types() {
             let count = sql::parameters(self.text_of(statement)?)?;
+            if count > 0 && !is_planned(&statement.query) {
+                // Those of what a PREPARE prepares are not its own.
+                return None;
+            }
             types.resize(types.len().max(4 * usize::from(count)), 0);
         }
         Some(types)

@@ -130,6 +130,10 @@ fn a_transaction_that_fails_meanwhile_says_it_too() {
     let mut ann = Twins::new(&world);
     ann.ask(&prepare("put", "INSERT INTO t VALUES ($1)"));
     ann.ask(&prepare("none", "BEGIN"));
+    ann.ask(&[parse("", "PREPARE p AS SELECT $1"), sync()]);
+    ann.moves();
+    let used = [use_it("none", &[]), use_it("", &["1", "2"])].concat();
+    ann.ask(&[used, vec![query("ROLLBACK")]].concat());
     for used in [use_it("put", &["1", "2"]), use_it("none", &["1"]), use_it("none", &[])] {
         ann.moves();
         let fails = vec![query("BEGIN"), query("SELECT 1/0")];
