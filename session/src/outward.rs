@@ -128,34 +128,32 @@ impl Outward<'_> {
             self.keep(piece);
         }
         match piece.tag {
-            tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE => {
-                return self.extended(piece, end);
-            }
-            tag::TERMINATE => {
-                return Ok(if piece.ends { Next::Terminate } else { Next::On });
-            }
-            tag::QUERY if self.is_cut(piece) => {
-                self.client.keep_partial(piece.body);
-                let kept = self.client.partial().map_or(0, <[u8]>::len);
-                if !piece.ends && kept < begins(piece.len) {
-                    return Ok(Next::On);
-                }
-                let body = self.client.take_partial();
-                return self.plain(
-                    &Piece { first: true, head: 5, body: &body, ..*piece },
-                    end,
-                    true,
-                );
-            }
-            _ => {}
+            tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE => self.extended(piece, end),
+            tag::TERMINATE => Ok(if piece.ends { Next::Terminate } else { Next::On }),
+            tag::QUERY if self.is_cut(piece) => self.gather(piece, end),
+            _ => self.plain(piece, end, false),
         }
-        self.plain(piece, end, false)
+    }
+
+    /// A piece of a Query that is to be told by more than has come: kept until that has.
+    #[cold]
+    fn gather(&mut self, piece: &Piece<'_>, end: usize) -> Result<Next, Fault> {
+        self.client.keep_partial(piece.body);
+        let kept = self.client.partial().map_or(0, <[u8]>::len);
+        if !piece.ends && kept < begins(piece.len) {
+            return Ok(Next::On);
+        }
+        let body = self.client.take_partial();
+        self.plain(&Piece { first: true, head: 5, body: &body, ..*piece }, end, true)
     }
 
     /// Whether too little of a Query has come to tell what it calls by name.
     fn is_cut(&self, piece: &Piece<'_>) -> bool {
-        if piece.is_whole() || self.client.partial().is_some() {
-            return !piece.is_whole();
+        if piece.is_whole() {
+            return false;
+        }
+        if self.client.partial().is_some() {
+            return true;
         }
         let begins = piece.head == 5 && piece.body.len() >= begins(piece.len);
         let reads = self.rules.watches() && self.rules.rewrites();
