@@ -37,7 +37,7 @@ pub(crate) struct Engine {
     /// What a rollback goes back to; there is one while a transaction is open.
     saved: Option<State>,
     /// What a rollback to the savepoint goes back to.
-    savepoint: Option<State>,
+    savepoint: Option<Savepoint>,
     block: Block,
     /// Extended messages came after the last Sync.
     in_batch: bool,
@@ -47,6 +47,8 @@ pub(crate) struct Engine {
     running: Option<Running>,
     statements: BTreeMap<Box<[u8]>, Prepared>,
     portals: BTreeMap<Box<[u8]>, Portal>,
+    /// How many portals there have been.
+    bound: u64,
     reported: [Value; 6],
     /// As servers before PostgreSQL 14: a new value is told at once, not before the next `Z`.
     reports_at_once: bool,
@@ -111,8 +113,17 @@ struct Prepared {
     types: Rc<[u32]>,
 }
 
+/// What outlives the failure of what comes behind it.
+#[derive(Clone, Debug)]
+struct Savepoint {
+    state: State,
+    /// Portals up to this number.
+    bound: u64,
+}
+
 #[derive(Debug)]
 struct Portal {
+    number: u64,
     query: Rc<[u8]>,
     who: Option<Ident>,
     rows_sent: u32,
@@ -161,6 +172,7 @@ impl Engine {
             running: None,
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
+            bound: 0,
             reports_at_once,
             described: None,
             user: user.into(),
@@ -433,7 +445,8 @@ impl Engine {
             return error("42P03", format!("cursor \"{name}\" already exists"));
         }
         let who = bound(body);
-        let portal = Portal { query, who, rows_sent: 0, is_done: false };
+        self.bound += 1;
+        let portal = Portal { number: self.bound, query, who, rows_sent: 0, is_done: false };
         self.portals.insert(names.portal.into(), portal);
         say::bind_complete(&mut self.out);
         Ok(Stop::Ready)
@@ -648,7 +661,7 @@ impl Engine {
             return error("25P01", "savepoints can only be used in transaction blocks");
         }
         if *op == Op::Savepoint {
-            self.savepoint = Some(self.state.clone());
+            self.savepoint = Some(Savepoint { state: self.state.clone(), bound: self.bound });
             return Ok("SAVEPOINT");
         }
         let Some(savepoint) = self.savepoint.take() else {
@@ -658,12 +671,18 @@ impl Engine {
             return Ok("RELEASE");
         }
         self.block = Block::Open;
+        self.keep_portals(savepoint.bound);
         self.savepoint = Some(savepoint.clone());
-        if savepoint != self.state {
-            self.state = savepoint;
+        if savepoint.state != self.state {
+            self.state = savepoint.state;
             self.changed();
         }
         Ok("ROLLBACK")
+    }
+
+    /// Those of later numbers are gone.
+    fn keep_portals(&mut self, bound: u64) {
+        self.portals.retain(|_, portal| portal.number <= bound);
     }
 
     fn run_set(&mut self, name: &[u8], value: &[u8]) -> Result<&'static str, Failure> {
@@ -881,8 +900,9 @@ impl Engine {
         match self.block {
             Block::None => self.end(false),
             Block::Open => {
-                // A failed block keeps nothing of what it did.
-                self.portals.clear();
+                // A failed block keeps nothing of what it did since its savepoint.
+                let bound = self.savepoint.as_ref().map_or(0, |savepoint| savepoint.bound);
+                self.keep_portals(bound);
                 if let Some(desk) = &mut self.desk {
                     desk.rolled_back();
                 }
