@@ -146,7 +146,7 @@ mod tests {
         assert!((8..250).contains(&vain), "{vain}");
         play(&mut pace, QUICK_MAX, QUICKLY);
         pace.brought(None, 3 * LIMIT);
-        play(&mut pace, QUICK, QUICKLY);
+        play(&mut pace, 2 * QUICK, QUICKLY);
         assert_eq!(pace.look(), LIMIT, "and as before, once it was found again");
     }
 
