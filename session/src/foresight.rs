@@ -57,6 +57,10 @@ impl Outward<'_> {
 
     #[cold]
     fn foresees(&mut self) -> bool {
+        if self.server.dressed_ahead >= AHEAD_MAX {
+            // A server with no room for all of them loses one to the next. A message has to go on first.
+            return false;
+        }
         let looks = self.input.len() <= FLIGHT_MAX && self.client.scanner.is_between();
         let input = if looks { self.input } else { &[] };
         let (mut scanner, mut rest) = (wire::Scanner::default(), input);
@@ -78,7 +82,9 @@ impl Outward<'_> {
                 },
             }
         }
-        self.server.dressed_ahead = 0;
+        if self.server.dressed_ahead < AHEAD_MAX {
+            self.server.dressed_ahead = 0;
+        }
         false
     }
 

@@ -112,6 +112,7 @@ impl Outward<'_> {
                 Next::Hold => return Ok(Said::Held),
                 Next::Terminate => return Ok(Said::Terminate),
             }
+            self.server.dressed_ahead = 0;
         }
         Ok(Said::More)
     }
