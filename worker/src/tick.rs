@@ -14,6 +14,12 @@ use crate::world::World;
 /// How often a pool below its min_pool_size is topped up, and stats and orders are looked at.
 const MAINTENANCE: Duration = Duration::from_millis(300);
 
+/// So many pools in use are looked at each time.
+const AWAKE_AT_ONCE: usize = 256;
+
+/// With more, each has its turn within so many times, which is not later than PgBouncer comes by.
+const TURNS_MAX: usize = 6;
+
 /// How many pools are looked at in one go for that. With more, it takes its turns.
 const ROOMS_AT_ONCE: usize = 1024;
 
@@ -46,10 +52,12 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn tick_rooms(&mut self) {
         let now = self.now;
-        let mut index = 0;
         // A pool without servers and without a line has nothing to be late with: of many thousands,
-        // only those in use are looked at.
-        while let Some(id) = self.awake.get(index).copied() {
+        // only those in use are looked at, and of many of those some in turn.
+        for _turn in 0..self.awake.len().min(AWAKE_AT_ONCE.max(self.awake.len() / TURNS_MAX)) {
+            let index = if self.next_awake < self.awake.len() { self.next_awake } else { 0 };
+            let Some(id) = self.awake.get(index).copied() else { return };
+            self.next_awake = index;
             let Some(Some(room)) = self.rooms.get_mut(id.0 as usize) else {
                 self.awake.swap_remove(index);
                 continue;
@@ -63,7 +71,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                 self.awake.swap_remove(index);
                 continue;
             }
-            index += 1;
+            self.next_awake += 1;
         }
     }
 

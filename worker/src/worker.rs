@@ -61,6 +61,8 @@ pub struct Worker<D: Driver, W> {
     pub(crate) room_ids: BTreeMap<(Arc<str>, Arc<str>), PoolId>,
     /// The pools that have a server or somebody in line, and those that had until just now.
     pub(crate) awake: Vec<PoolId>,
+    /// Which of them is looked at next.
+    pub(crate) next_awake: usize,
     /// Where in `rooms` the next look at what is not urgent begins.
     pub(crate) next_room: usize,
     pub(crate) statements: Statements,
@@ -155,6 +157,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             rooms: Vec::new(),
             room_ids: BTreeMap::new(),
             awake: Vec::new(),
+            next_awake: 0,
             next_room: 0,
             statements,
             links,
