@@ -14,6 +14,9 @@ const LEARNERS_MAX: usize = 16;
 /// A probe lists no more of them.
 const CHANNELS_MAX: usize = 1024;
 
+/// So often at most a question is asked again that was cut off.
+const HURRIES_MAX: u8 = 5;
+
 /// The session state of one server.
 #[derive(Debug, Default)]
 pub struct Trail {
@@ -25,7 +28,8 @@ pub struct Trail {
     culprit: Option<Arc<Reading>>,
     /// State that what ran lately says it makes.
     shown: Ties,
-    hurried: bool,
+    /// How often in a row a time limit cut the question off.
+    hurries: u8,
     /// Channels it listens to, as far as it is known.
     channels: Vec<Box<[u8]>>,
     /// What ran since the last probe and can be learnt from.
@@ -252,7 +256,7 @@ impl Trail {
     /// It could not be asked: whoever it serves keeps it until it can be.
     pub fn give_up(&mut self) {
         self.marks = Marks::default();
-        self.hurried = false;
+        self.hurries = 0;
         self.sequences.assume();
         self.learners.clear();
         self.ties.add(Tie::Unknown);
@@ -264,15 +268,11 @@ impl Trail {
         !self.marks.is_none()
     }
 
-    /// Whether the last question was not answered in time.
-    #[must_use]
-    pub fn is_hurried(&self) -> bool {
-        self.hurried
-    }
-
-    /// The question was cut off by a time limit of the session's own: it is asked again, without one.
-    pub fn hurry(&mut self) {
-        self.hurried = true;
+    /// The question was cut off by a time limit of the session's own: it is asked again, without one. That limit may strike
+    /// even what lifts it. `false`: there is an end to it.
+    pub fn hurry(&mut self) -> bool {
+        self.hurries += 1;
+        self.hurries <= HURRIES_MAX
     }
 
     /// The channels it is known to listen to.
@@ -318,7 +318,7 @@ impl Trail {
 
     /// Append the query that asks.
     pub fn ask(&self, out: &mut Vec<u8>) {
-        if self.hurried {
+        if self.hurries > 0 {
             crate::state::suspend_limit(out);
         }
         if self.asks_of_sequences() {
@@ -392,7 +392,7 @@ impl Trail {
             }
         }
         self.state = state;
-        if std::mem::take(&mut self.hurried) {
+        if std::mem::take(&mut self.hurries) > 0 {
             // The limit was lifted to ask, and is not in force there now.
             self.state = Some(found.state.without_limit().shared());
         }

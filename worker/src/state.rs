@@ -131,8 +131,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             return self.probe(entry);
         }
         let timed_out = error.is_some_and(|body| wire::ErrorFields::new(body).code() == b"57014");
-        if timed_out && !server.side.trail.is_hurried() {
-            server.side.trail.hurry();
+        if timed_out && server.side.trail.hurry() {
             return self.probe(entry);
         }
         let known = error.is_none() && server.side.learn(side, rows, tracked, login.as_bytes());
