@@ -107,10 +107,10 @@ impl ServerSide {
         self.trail.begin();
         self.lift(out);
         self.ledger.push(What::Own(Own::Ahead), Whose::Ours, None);
-        (self.unnamed, self.unnamed_since) = (Unnamed::Nothing, 0);
+        self.drop_unnamed();
         write::client::parse(out, b"", b"BEGIN", b"");
         write::client::bind_unnamed(out, &[]);
-        write::client::execute_unnamed(out);
+        write::client::execute(out, b"");
         write::client::query(out, &[sql, b"COMMIT"].concat());
         // If it is not so, all is over with this server.
         self.trail.took(client);
@@ -185,7 +185,7 @@ mod tests {
             assert!(!goes(&half), "half of {text}");
             say::parse(&mut whole, b"", text.as_bytes(), b"");
             say::bind_unnamed(&mut whole, &[]);
-            say::execute_unnamed(&mut whole);
+            say::execute(&mut whole, b"");
             say::sync(&mut whole);
             let twice = [&whole[..], &flight].concat();
             assert!(!goes(&twice), "behind a Sync: {text}");

@@ -104,7 +104,7 @@ impl Outward<'_> {
     pub(crate) fn has_dressed(&self, statement: &Arc<Statement>) -> bool {
         let of_it = |dressing: &&Dressing| Arc::ptr_eq(&dressing.statement, statement);
         let dressing = self.server.dressing.as_deref().filter(of_it);
-        dressing.is_some_and(|dressing| dressing.last < self.server.ledger.first())
+        dressing.is_some_and(|dressing| self.server.ledger.is_answered(dressing.last))
     }
 
     fn dress_up(&mut self, statement: &Arc<Statement>, unnamed: bool) -> bool {
@@ -121,7 +121,7 @@ impl Outward<'_> {
         self.server.ledger.push(What::Own(Own::Dress), Whose::Ours, None);
         self.flow.counted.server_parses += 1;
         if unnamed {
-            (self.server.unnamed, self.server.unnamed_since) = (Unnamed::Nothing, 0);
+            self.server.drop_unnamed();
         }
         let (name, types) = (if unnamed { b"" } else { &*statement.name }, self.types(statement));
         self.say(|out| write::client::parse(out, name, &statement.query, types));

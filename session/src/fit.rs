@@ -87,7 +87,7 @@ impl Fitting {
 
     /// Whether it is this one, and what it would be is known or asked for.
     pub(crate) fn is_underway(&self, statement: &Arc<Statement>, ledger: &Ledger) -> bool {
-        self.is_of(statement) && (self.fits.is_some() || self.at >= ledger.first())
+        self.is_of(statement) && (self.fits.is_some() || !ledger.is_answered(self.at))
     }
 }
 

@@ -82,9 +82,6 @@ impl Outward<'_> {
                 },
             }
         }
-        if self.server.dressed_ahead < AHEAD_MAX {
-            self.server.dressed_ahead = 0;
-        }
         false
     }
 
@@ -106,9 +103,6 @@ impl Outward<'_> {
 
     /// Whether it is being parsed.
     fn dresses_ahead(&mut self, statement: &Arc<Statement>, unnamed: bool) -> bool {
-        if self.server.dressed_ahead >= AHEAD_MAX {
-            return false;
-        }
         let next = self.server.ledger.next();
         let later = matches!(self.parse_dressed(statement, unnamed), Dressed::Later);
         self.server.dressed_ahead += u8::from(self.server.ledger.next() > next);

@@ -479,10 +479,10 @@ impl Inward<'_> {
         if let Some(Entry { whose: Whose::Ours, what: What::Own(own), .. }) =
             self.server.ledger.head()
         {
-            let is_told = *own == Own::Regain;
-            let client = self.client.as_mut().filter(|_| is_told);
-            let client = client.filter(|c| c.vars.value(status.name) != Some(status.value));
-            if let Some(client) = client {
+            if *own == Own::Regain
+                && let Some(client) = &mut self.client
+                && client.vars.value(status.name) != Some(status.value)
+            {
                 client.vars.set(status.name, status.value);
                 self.pass(message);
             }

@@ -19,6 +19,7 @@ mod notes;
 mod outward;
 mod parameters;
 mod pids;
+mod prepared;
 mod reading;
 mod recall;
 mod recent;

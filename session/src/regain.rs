@@ -4,18 +4,19 @@
 //! leads past it. Where the client goes on there, in session mode or in its transaction, what was reset is set anew in the flight
 //! of the text that resets it, as part of its transaction. It happens behind the whole of the text, or of the batch.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use sql::{Act, Discarded};
-use wire::{Namespace, Status, write};
+use wire::Status;
 
 use crate::inward::Inward;
-use crate::ledger::{What, Whose};
 use crate::outward::Outward;
 use crate::reading::Reading;
 use crate::rules::Mode;
 use crate::server::{Own, Phase};
 use crate::state;
+use crate::text::find;
 use crate::trail::Asked;
 
 /// What a text resets.
@@ -34,9 +35,6 @@ pub struct Resets {
 
 /// Texts prepared by a client whose statements nobody keeps apart, which reset something: more than anybody has.
 const RESETTERS_MAX: usize = 64;
-
-/// A name that no client's statement has.
-const OURS: &[u8] = b"PGBOUNCER_reset";
 
 /// One of these is in any text that resets something: SET TIME ZONE LOCAL is one.
 const WORDS: [&[u8]; 4] = [b"reset", b"default", b"discard", b"local"];
@@ -87,7 +85,7 @@ pub(crate) struct Regains {
     /// Those that were run since the last Sync.
     run: Vec<Arc<Reading>>,
     /// Those that what of ours gives back which is under way.
-    given: Vec<Arc<Reading>>,
+    given: VecDeque<Arc<Reading>>,
     /// Something was done since the last `ReadyForQuery`.
     is_done: bool,
     /// Those prepared, by name, where nobody keeps statements apart.
@@ -163,18 +161,8 @@ impl Outward<'_> {
             if !gives {
                 continue;
             }
-            self.server.ledger.push(What::Own(Own::Regain), Whose::Ours, None);
-            self.say(|out| {
-                // An error may have left it behind.
-                write::client::close(out, Namespace::Statement, OURS);
-                write::client::parse(out, OURS, &sql, b"");
-                write::client::bind(out, OURS, OURS);
-                write::client::execute(out, OURS);
-                write::client::close(out, Namespace::Portal, OURS);
-                write::client::close(out, Namespace::Statement, OURS);
-                write::client::sync(out);
-            });
-            self.server.regains.get_or_insert_default().given.push(reading);
+            self.run_ours(Own::Regain, [&sql[..]].into_iter());
+            self.server.regains.get_or_insert_default().given.push_back(reading);
         }
     }
 }
@@ -182,7 +170,7 @@ impl Outward<'_> {
 impl Inward<'_> {
     /// Whether what the head resets is given back behind it, this parameter among it.
     pub(crate) fn regains(&self, name: &[u8]) -> bool {
-        let given = self.server.regains.as_ref().and_then(|regains| regains.given.first());
+        let given = self.server.regains.as_ref().and_then(|regains| regains.given.front());
         let resets = given.and_then(|reading| reading.resets.as_ref());
         resets.is_some_and(|resets| resets.has(name)) && self.server.ledger.is_regained()
     }
@@ -200,7 +188,7 @@ impl Inward<'_> {
     pub(crate) fn foretell(&mut self) {
         let Some(regains) = &mut self.server.regains else { return };
         let is_done = std::mem::take(&mut regains.is_done);
-        let resets = regains.given.first().and_then(|reading| reading.resets.as_ref());
+        let resets = regains.given.front().and_then(|reading| reading.resets.as_ref());
         let resets = resets.filter(|resets| is_done && resets.alone);
         let asked = self.client.as_ref().and_then(|client| client.asked.as_ref());
         let (Some(resets), Some(asked), true) = (resets, asked, self.server.ledger.is_regained())
@@ -218,10 +206,8 @@ impl Inward<'_> {
 
     /// It was given back, or not.
     pub(crate) fn regained(&mut self) {
-        if let Some(regains) = &mut self.server.regains
-            && !regains.given.is_empty()
-        {
-            regains.given.remove(0);
+        if let Some(regains) = &mut self.server.regains {
+            regains.given.pop_front();
         }
     }
 }
@@ -230,8 +216,5 @@ fn may_reset(text: &[u8]) -> bool {
     let begins = text.iter().position(|byte| !byte.is_ascii_whitespace());
     let text = text.get(begins.unwrap_or_default()..).unwrap_or_default();
     let first = text.first().is_some_and(|byte| b"rRsSdD-/;".contains(byte));
-    (first || text.contains(&b';'))
-        && WORDS
-            .iter()
-            .any(|word| text.windows(word.len()).any(|found| found.eq_ignore_ascii_case(word)))
+    (first || text.contains(&b';')) && WORDS.iter().any(|word| find(text, word).is_some())
 }

@@ -247,7 +247,7 @@ impl ServerSide {
     pub fn own(&mut self, kind: Own, sql: &[u8], out: &mut Vec<u8>) {
         self.ledger.push(What::Own(kind), Whose::Ours, None);
         // A simple query drops the unnamed statement, and nothing before it can make it skipped.
-        (self.unnamed, self.unnamed_since) = (Unnamed::Nothing, 0);
+        self.drop_unnamed();
         wire::write::client::query(out, sql);
     }
 
@@ -256,12 +256,12 @@ impl ServerSide {
     pub fn look_up(&mut self, sql: &[u8], name: &[u8], out: &mut Vec<u8>) {
         use wire::write::client as say;
         self.ledger.push(What::Own(Own::Lookup), Whose::Ours, None);
-        (self.unnamed, self.unnamed_since) = (Unnamed::Nothing, 0);
+        self.drop_unnamed();
         self.found = Some(Box::default());
         say::parse(out, b"", sql, &[]);
         say::bind_unnamed(out, &[name]);
         say::describe(out, wire::Namespace::Portal, b"");
-        say::execute_unnamed(out);
+        say::execute(out, b"");
         // Nobody else is to find it.
         say::close(out, wire::Namespace::Statement, b"");
         say::sync(out);
@@ -273,10 +273,10 @@ impl ServerSide {
         use wire::write::client as say;
         for made in missing {
             self.ledger.push(What::Own(Own::Prepare), Whose::Ours, None);
-            (self.unnamed, self.unnamed_since) = (Unnamed::Nothing, 0);
+            self.drop_unnamed();
             say::parse(out, b"", &made.text, &[]);
             say::bind_unnamed(out, &[]);
-            say::execute_unnamed(out);
+            say::execute(out, b"");
             say::close(out, wire::Namespace::Statement, b"");
             say::sync(out);
             self.trail.workshop.underway.push_back(made);
@@ -384,6 +384,11 @@ impl ServerSide {
         let client = client.map(|client| std::mem::replace(&mut client.unnamed, to.clone()));
         self.ledger.note(Undo::Unnamed { client, server });
         self.unnamed_since = at;
+    }
+
+    /// A message of ours that is sure to be heeded does away with the unnamed statement.
+    pub(crate) fn drop_unnamed(&mut self) {
+        (self.unnamed, self.unnamed_since) = (Unnamed::Nothing, 0);
     }
 
     /// Whether there is an unnamed statement, or was one before a change that may yet be skipped.

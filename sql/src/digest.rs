@@ -5,7 +5,7 @@ use std::ops::Range;
 use pg_query::protobuf::{ScanToken, Token};
 use pg_query::{FingerprintOptions, ParserOptions};
 
-use crate::reading::{STACK_BYTES, TEXT_BYTES_MAX};
+use crate::reading::{STACK_BYTES, may_be_read};
 
 /// What is left of a statement when its constants are taken out.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -20,7 +20,7 @@ impl Digest {
     /// `None` of what the grammar refuses.
     #[must_use]
     pub fn of(statement: &str) -> Option<Self> {
-        if statement.len() > TEXT_BYTES_MAX || statement.contains('\0') {
+        if !may_be_read(statement) {
             return None;
         }
         let digest = || {

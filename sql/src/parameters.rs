@@ -3,12 +3,12 @@
 use pg_query::protobuf::Token;
 
 use crate::digest::range;
-use crate::reading::TEXT_BYTES_MAX;
+use crate::reading::may_be_read;
 
 /// The highest number of a parameter that stands in `statement`; `None`: it cannot be read.
 #[must_use]
 pub fn parameters(statement: &str) -> Option<u16> {
-    if statement.len() > TEXT_BYTES_MAX || statement.contains('\0') {
+    if !may_be_read(statement) {
         return None;
     }
     if !statement.contains('$') {

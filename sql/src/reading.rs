@@ -128,6 +128,11 @@ impl Reading {
     }
 }
 
+/// Whether the library takes `text`: it is not too long, and has no end of a string within.
+pub(crate) fn may_be_read(text: &str) -> bool {
+    text.len() <= TEXT_BYTES_MAX && !text.contains('\0')
+}
+
 fn parse(text: &[u8], conforming: bool) -> Result<Vec<Statement>, Unread> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(Unread::TooLong);

@@ -2,12 +2,12 @@
 
 use pg_query::{NodeEnum, ParserOptions};
 
-use crate::reading::{STACK_BYTES, TEXT_BYTES_MAX};
+use crate::reading::{STACK_BYTES, may_be_read};
 
 /// Whether `text` is one statement that surely returns none, or none at all.
 #[must_use]
 pub fn returns_nothing(text: &str) -> bool {
-    if text.len() > TEXT_BYTES_MAX || text.contains('\0') {
+    if !may_be_read(text) {
         return false;
     }
     let reads = || {

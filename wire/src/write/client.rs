@@ -100,14 +100,6 @@ pub fn execute(out: &mut Vec<u8>, portal: &[u8]) {
     });
 }
 
-/// The portal without a name, to its end.
-pub fn execute_unnamed(out: &mut Vec<u8>) {
-    message(out, tag::EXECUTE, |out| {
-        string(out, b"");
-        size(out, 0);
-    });
-}
-
 pub fn describe(out: &mut Vec<u8>, kind: Namespace, name: &[u8]) {
     message(out, tag::DESCRIBE, |out| named(out, kind, name));
 }

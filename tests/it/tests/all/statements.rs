@@ -439,15 +439,20 @@ fn what_is_executed_or_explained_behind_changed_settings_is_what_was_prepared() 
     assert_eq!(ann.value("EXECUTE p(3)"), "4");
 }
 
+/// Each has another statement of this name.
+fn two_with_p(world: &World) -> (Raw, Raw) {
+    let (mut ann, mut bob) = two(world);
+    ann.ask(&[parse("p", "SELECT length($1)"), sync()].concat());
+    bob.ask(&[parse("p", "SELECT 'bob' || left($1, 1)"), sync()].concat());
+    (ann, bob)
+}
+
 /// sqlx describes a statement of 65,535 parameters by explaining what it executes with as many nulls.
 #[test]
 fn a_long_text_executes_what_the_protocol_prepared() {
     howdah_only!("names of ours are not the client's");
     let world = World::pool(1);
-    let (mut ann, mut bob) = two(&world);
-    ann.ask(&[parse("p", "SELECT length($1)"), sync()].concat());
-    bob.ask(&[parse("p", "SELECT 'bob' || left($1, 1)"), sync()].concat());
-    let long = "x".repeat(100_000);
+    let ((mut ann, mut bob), long) = (two_with_p(&world), "x".repeat(100_000));
     let by_protocol =
         |text: &str| [parse("", text), bind("", "", &[]), execute("", 0), sync()].concat();
     for (client, value) in [(&mut ann, "100000"), (&mut bob, "bobx")] {
@@ -469,10 +474,7 @@ fn a_long_text_executes_what_the_protocol_prepared() {
 fn a_query_in_pieces_executes_what_the_protocol_prepared() {
     howdah_only!("names of ours are not the client's");
     let world = World::pool(1);
-    let (mut ann, mut bob) = two(&world);
-    ann.ask(&[parse("p", "SELECT length($1)"), sync()].concat());
-    bob.ask(&[parse("p", "SELECT 'bob' || left($1, 1)"), sync()].concat());
-    let long = "x".repeat(100_000);
+    let ((mut ann, mut bob), long) = (two_with_p(&world), "x".repeat(100_000));
     for (client, short_value, long_value) in [(&mut ann, "3", "100000"), (&mut bob, "boba", "bobx")]
     {
         client.send_bytewise(&query("EXECUTE p('abc')"));
