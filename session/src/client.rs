@@ -92,6 +92,10 @@ impl ClientSide {
         self.names.as_ref().map_or(0, |names| names.len())
     }
 
+    pub(crate) fn has_names(&self) -> bool {
+        self.names.is_some()
+    }
+
     pub(crate) fn all_names(&self) -> Vec<Arc<[u8]>> {
         self.names.as_ref().map_or_else(Vec::new, |names| names.all())
     }

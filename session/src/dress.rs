@@ -13,6 +13,7 @@ use wire::{Status, write};
 use crate::fit::is_planned;
 use crate::inward::Inward;
 use crate::ledger::{What, Whose};
+use crate::lend::Lent;
 use crate::made::ground;
 use crate::outward::{Outward, passing};
 use crate::server::{Copying, Own, Phase, Unnamed};
@@ -31,13 +32,23 @@ pub(crate) struct Dress {
 #[derive(Debug)]
 pub(crate) struct Dressing {
     statement: Arc<Statement>,
-    /// Whether it is to be the unnamed statement.
-    unnamed: bool,
+    by: By,
     /// The ledger's number of the Parse, and of what is answered last.
     parse: u64,
     last: u64,
     /// The body of the first error.
     error: Option<Box<[u8]>>,
+}
+
+/// By which name the server has it then.
+#[derive(Debug)]
+pub(crate) enum By {
+    /// Ours.
+    Ours,
+    /// None: it is the unnamed statement.
+    None,
+    /// Its client's, for a text that executes it by that.
+    Clients(Arc<[u8]>),
 }
 
 /// What comes of it.
@@ -73,8 +84,8 @@ impl Outward<'_> {
     }
 
     /// Have the server parse `statement`, which it lacks, with the settings that it was parsed with first. Once it is
-    /// answered the server has it, if it could be done: by our name for it, or as the unnamed one.
-    pub(crate) fn parse_dressed(&mut self, statement: &Arc<Statement>, unnamed: bool) -> Dressed {
+    /// answered the server has it, if it could be done.
+    pub(crate) fn parse_dressed(&mut self, statement: &Arc<Statement>, by: By) -> Dressed {
         let known = self.server.dressing.take();
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.statement, statement)) {
             if !self.server.ledger.is_answered(known.last) {
@@ -96,7 +107,7 @@ impl Outward<'_> {
         if !server.ledger.is_empty() {
             return Dressed::Later;
         }
-        let can = server.status != Status::Failed && self.dress_up(statement, unnamed);
+        let can = server.status != Status::Failed && self.dress_up(statement, by);
         if can { Dressed::Later } else { Dressed::No }
     }
 
@@ -107,29 +118,37 @@ impl Outward<'_> {
         dressing.is_some_and(|dressing| self.server.ledger.is_answered(dressing.last))
     }
 
-    fn dress_up(&mut self, statement: &Arc<Statement>, unnamed: bool) -> bool {
+    fn dress_up(&mut self, statement: &Arc<Statement>, by: By) -> bool {
         let Some(on) = self.put_on(statement) else { return false };
         let off: &[&[u8]] = match self.server.status {
             Status::Idle => &[b"ROLLBACK"],
             _ => &[b"ROLLBACK TO \"PGBOUNCER_0\"", b"RELEASE \"PGBOUNCER_0\""],
         };
         self.run_ours(Own::Dress, on.iter().map(Vec::as_slice));
-        if !unnamed {
+        if matches!(by, By::Ours) {
             self.make_room(statement);
         }
         let parse = self.server.ledger.next();
         self.server.ledger.push(What::Own(Own::Dress), Whose::Ours, None);
         self.flow.counted.server_parses += 1;
-        if unnamed {
-            self.server.drop_unnamed();
-        }
-        let (name, types) = (if unnamed { b"" } else { &*statement.name }, self.types(statement));
+        let name = match &by {
+            By::Ours => &*statement.name,
+            By::None => {
+                self.server.drop_unnamed();
+                b""
+            }
+            By::Clients(name) => {
+                self.unlend(name);
+                name
+            }
+        };
+        let types = self.types(statement);
         self.say(|out| write::client::parse(out, name, &statement.query, types));
         self.say(write::client::sync);
         let last = self.server.ledger.next();
         self.run_ours(Own::Dress, off.iter().copied());
         let statement = Arc::clone(statement);
-        let dressing = Dressing { statement, unnamed, parse, last, error: None };
+        let dressing = Dressing { statement, by, parse, last, error: None };
         self.server.dressing = Some(Box::new(dressing));
         true
     }
@@ -166,10 +185,11 @@ impl Inward<'_> {
         let at = self.server.ledger.first();
         let Some(dressing) = &mut self.server.dressing else { return };
         if at == dressing.parse && error.is_none() {
-            if dressing.unnamed {
-                self.server.unnamed = Unnamed::Is(Arc::clone(&dressing.statement));
-            } else {
-                self.server.known.prepare(&dressing.statement, at);
+            let statement = &dressing.statement;
+            match &dressing.by {
+                By::Ours => _ = self.server.known.prepare(statement, at),
+                By::None => self.server.unnamed = Unnamed::Is(Arc::clone(statement)),
+                By::Clients(name) => self.server.lent.push(Lent::of(name)),
             }
         }
         dressing.error = dressing.error.take().or(error);

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use wire::tag::client as tag;
 use wire::{BindNames, Named, Namespace, Parse, Piece};
 
-use crate::dress::Dressed;
+use crate::dress::{By, Dressed};
 use crate::names::Meaning;
 use crate::outward::Outward;
+use crate::reading::Reading;
 use crate::server::{Phase, Unnamed};
 use crate::statements::{Ground, Statement};
 
@@ -48,41 +49,100 @@ const AHEAD_MAX: u8 = 8;
 const RENAMED_MAX: usize = 64;
 
 impl Outward<'_> {
-    /// Whether what the client says has to wait until a statement that it will use is parsed.
+    /// Whether `input`, what the client says next, has to wait until a statement that it will use is parsed.
     #[inline]
-    pub(crate) fn waits_for_dress(&mut self) -> bool {
+    pub(crate) fn waits_for_dress(&mut self, input: &[u8]) -> bool {
         let strays = self.server.phase == Phase::Synced && self.client.may_stray(|| self.ground());
-        strays && self.foresees()
+        strays && self.foresees(input)
+    }
+
+    /// The same, behind the end of a batch.
+    #[cold]
+    pub(crate) fn waits_again(&mut self, rest: &[u8]) -> bool {
+        self.waits_for_dress(rest)
     }
 
     #[cold]
-    fn foresees(&mut self) -> bool {
+    fn foresees(&mut self, input: &[u8]) -> bool {
         if self.server.dressed_ahead >= AHEAD_MAX {
             // A server with no room for all of them loses one to the next. A message has to go on first.
             return false;
         }
-        let looks = self.input.len() <= FLIGHT_MAX && self.client.scanner.is_between();
-        let input = if looks { self.input } else { &[] };
-        let (mut scanner, mut rest) = (wire::Scanner::default(), input);
+        let looks = input.len() <= FLIGHT_MAX && self.client.scanner.is_between();
+        let (mut scanner, mut rest) = (wire::Scanner::default(), if looks { input } else { &[] });
         let mut renamed: Vec<&[u8]> = Vec::new();
+        let mut in_batch = true;
         while let Ok(Some(piece)) = scanner.next(&mut rest) {
-            match use_of(&piece) {
-                Use::Nothing => {}
-                Use::Renames(_) if renamed.len() >= RENAMED_MAX => break,
-                Use::Renames(name) => renamed.push(name),
-                Use::Of(name) if renamed.contains(&name) => {}
-                Use::Of(name) => match self.missed(name) {
+            let used = use_of(&piece);
+            if let Some((statement, by)) = self.needed(&used, &renamed, in_batch) {
+                if self.has_dressed(&statement) {
                     // What came of that is for its use to say.
-                    Some(statement) if self.has_dressed(&statement) => break,
-                    Some(statement) if self.dresses_ahead(&statement, name.is_empty()) => {
-                        self.client.hold([input, &[], &[]]);
-                        return true;
+                    if matches!(by, By::Clients(_)) {
+                        self.server.dressing = None;
                     }
-                    _ => {}
-                },
+                    break;
+                }
+                if self.dresses_ahead(&statement, by) {
+                    self.client.hold([input, &[], &[]]);
+                    return true;
+                }
             }
+            let anew = match used {
+                Use::Renames(name) | Use::Parses { name, .. } => Some(name),
+                Use::Runs(_) => Some(&b""[..]),
+                _ => None,
+            };
+            if renamed.len() >= RENAMED_MAX {
+                break;
+            }
+            renamed.extend(anew);
+            in_batch &= !matches!(piece.tag, tag::SYNC | tag::QUERY);
         }
         false
+    }
+
+    /// What is needed for this that is to be parsed with other settings. What is lent is given back with the end of the
+    /// batch: to each its own.
+    fn needed(
+        &mut self,
+        used: &Use<'_>,
+        renamed: &[&[u8]],
+        in_batch: bool,
+    ) -> Option<(Arc<Statement>, By)> {
+        let reading = match *used {
+            Use::Nothing | Use::Renames(_) => None,
+            Use::Of(name) if renamed.contains(&name) => None,
+            Use::Of(name) => match self.missed(name) {
+                Some(missed) => {
+                    return Some((missed, if name.is_empty() { By::None } else { By::Ours }));
+                }
+                None if in_batch => self.reading_of(name),
+                None => None,
+            },
+            Use::Runs(text) | Use::Parses { text, .. } => {
+                let may = in_batch && self.rules.watches() && self.client.vars.can_read(text);
+                may.then(|| self.statements.reading(text))
+            }
+            Use::OfPortal(name) => {
+                let portals = &self.server.portals;
+                let found = portals.iter().find(|(portal, _)| in_batch && **portal == *name);
+                found.map(|(_, reading)| Arc::clone(reading))
+            }
+        };
+        let (statement, name) = self.stray_loan(&*reading?)?;
+        (!renamed.contains(&&*name)).then_some((statement, By::Clients(name)))
+    }
+
+    /// What the statement of this name may do.
+    fn reading_of(&mut self, name: &[u8]) -> Option<Arc<Reading>> {
+        let statement = match (self.client.meaning(name, &self.server.ledger), &self.client.unnamed)
+        {
+            (Meaning::Statement(statement, ..), _) => statement,
+            (_, Unnamed::Is(statement)) if name.is_empty() => Arc::clone(statement),
+            _ => return None,
+        };
+        let may = self.rules.watches() && self.client.vars.can_read(&statement.query);
+        may.then(|| Arc::clone(self.statements.reading_of(&statement)))
     }
 
     /// The statement of this name, if the server lacks it and it was parsed with other settings.
@@ -102,41 +162,56 @@ impl Outward<'_> {
     }
 
     /// Whether it is being parsed.
-    fn dresses_ahead(&mut self, statement: &Arc<Statement>, unnamed: bool) -> bool {
+    fn dresses_ahead(&mut self, statement: &Arc<Statement>, by: By) -> bool {
         let next = self.server.ledger.next();
-        let later = matches!(self.parse_dressed(statement, unnamed), Dressed::Later);
+        let later = matches!(self.parse_dressed(statement, by), Dressed::Later);
         self.server.dressed_ahead += u8::from(self.server.ledger.next() > next);
         later
     }
 }
 
-/// What a message does with a statement's name.
+/// What a message does with names.
+#[derive(Clone, Copy)]
 enum Use<'a> {
     Nothing,
     /// It is another's from then on, or nobody's.
     Renames(&'a [u8]),
+    /// It is this text's from then on, which may use others.
+    Parses {
+        name: &'a [u8],
+        text: &'a [u8],
+    },
+    /// A text is run that may use some; it does away with the unnamed one.
+    Runs(&'a [u8]),
     Of(&'a [u8]),
+    OfPortal(&'a [u8]),
 }
 
 fn use_of<'a>(piece: &Piece<'a>) -> Use<'a> {
-    let named = || Named::read(piece.tag, piece.body).ok();
-    match piece.tag {
-        _ if !piece.is_whole() => Use::Nothing,
-        tag::PARSE => {
-            Parse::read(piece.body).map_or(Use::Nothing, |parse| Use::Renames(parse.name))
-        }
-        // It does away with the unnamed one.
-        tag::QUERY => Use::Renames(b""),
-        tag::BIND => BindNames::find(piece.body).map_or(Use::Nothing, |of| Use::Of(of.statement)),
-        tag::DESCRIBE | tag::CLOSE => match named() {
-            Some(Named { kind: Namespace::Statement, name }) if piece.tag == tag::CLOSE => {
-                Use::Renames(name)
-            }
-            Some(Named { kind: Namespace::Statement, name }) => Use::Of(name),
-            _ => Use::Nothing,
-        },
-        _ => Use::Nothing,
+    if !piece.is_whole() {
+        return Use::Nothing;
     }
+    let found = match piece.tag {
+        tag::PARSE => Parse::read(piece.body)
+            .ok()
+            .map(|parse| Use::Parses { name: parse.name, text: parse.query }),
+        tag::QUERY => piece.body.split_last().map(|(_, text)| Use::Runs(text)),
+        tag::BIND => BindNames::find(piece.body).map(|of| Use::Of(of.statement)),
+        tag::EXECUTE => {
+            let end = piece.body.iter().position(|byte| *byte == 0);
+            end.and_then(|end| piece.body.get(..end)).map(Use::OfPortal)
+        }
+        tag::DESCRIBE | tag::CLOSE => {
+            Named::read(piece.tag, piece.body).ok().and_then(|named| match named.kind {
+                Namespace::Statement if piece.tag == tag::CLOSE => Some(Use::Renames(named.name)),
+                Namespace::Statement => Some(Use::Of(named.name)),
+                Namespace::Portal if piece.tag == tag::DESCRIBE => Some(Use::OfPortal(named.name)),
+                Namespace::Portal => None,
+            })
+        }
+        _ => None,
+    };
+    found.unwrap_or(Use::Nothing)
 }
 
 #[cfg(test)]

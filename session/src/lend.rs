@@ -171,18 +171,52 @@ impl Outward<'_> {
     }
 
     /// Whether a query calls names that cannot be lent yet: a batch that may have failed has no Sync of its own, and one of
-    /// ours would be the end of what is skipped.
+    /// ours would be the end of what is skipped; or what they mean depends on an answer still to come.
     pub(crate) fn waits_to_lend(&mut self, body: &[u8]) -> bool {
         let server = &*self.server;
-        if server.phase != Phase::Synced || !self.rules.watches() || !server.ledger.may_skip() {
+        if server.ledger.is_empty() || !self.client.has_names() || !self.rules.watches() {
             return false;
         }
+        let may_skip = server.phase == Phase::Synced && server.ledger.may_skip();
         let text = body.split_last().map_or(body, |(_, text)| text);
         let reads = self.rules.rewrites() && self.client.vars.can_read(text);
         reads && {
             let reading = self.statements.reading(text);
-            !self.loans(&reading).is_empty()
+            self.calls_open(&reading, 0) || may_skip && !self.loans(&reading).is_empty()
         }
+    }
+
+    /// Whether `statement` calls a name of which an answer still to come tells what it means.
+    #[inline]
+    pub(crate) fn waits_for_names(&mut self, statement: &Statement) -> bool {
+        let may = !self.server.ledger.is_empty() && self.client.has_names() && self.rules.watches();
+        may && self.calls_unsettled(statement)
+    }
+
+    #[cold]
+    fn calls_unsettled(&mut self, statement: &Statement) -> bool {
+        if !self.client.vars.can_read(&statement.query) {
+            return false;
+        }
+        let reading = self.statements.reading_of(statement);
+        !reading.deeds.is_empty() && {
+            let reading = Arc::clone(reading);
+            self.calls_open(&reading, 0)
+        }
+    }
+
+    fn calls_open(&mut self, reading: &Reading, depth: usize) -> bool {
+        reading.deeds.iter().any(|deed| {
+            let (Deed::Execute(name) | Deed::Deallocate(name) | Deed::Prepare { name, .. }) = deed;
+            match self.client.meaning(name, &self.server.ledger) {
+                Meaning::Open => true,
+                Meaning::Statement(statement, ..) if depth < DEPTH_MAX => {
+                    let executed = Arc::clone(self.statements.reading_of(&statement));
+                    matches!(deed, Deed::Execute(_)) && self.calls_open(&executed, depth + 1)
+                }
+                _ => false,
+            }
+        })
     }
 
     fn lend_before(&mut self, ours: &[Box<[u8]>], loans: Vec<Loan>) {
@@ -197,9 +231,7 @@ impl Outward<'_> {
             if let Some(on) = &on {
                 self.run_ours(Own::Lend, on.iter().map(Vec::as_slice));
             }
-            if self.server.forget_lent(&loan.0) {
-                self.say(|out| write::client::close(out, Namespace::Statement, &loan.0));
-            }
+            self.unlend(&loan.0);
             self.lend(|out| parse(&loan, out));
             if on.is_some() {
                 self.run_ours(Own::Lend, iter::once(&b"ROLLBACK"[..]));
@@ -305,10 +337,8 @@ impl Outward<'_> {
             return false;
         }
         let name: Arc<[u8]> = name.into();
-        if self.server.forget_lent(&name) {
-            self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, &name));
-        }
-        self.server.lent.push(Lent { name: Arc::clone(&name), is_hollow: false });
+        self.revoke(&name);
+        self.server.lent.push(Lent::of(&name));
         self.flow.counted.client_parses += 1;
         self.give_name(&name, Some(statement), false);
         self.pass_as(message, What::Parse);
@@ -339,11 +369,7 @@ impl Outward<'_> {
 
     fn lend_in_batch(&mut self, reading: &Reading) {
         for loan in self.loans(reading) {
-            if self.server.forget_lent(&loan.0) {
-                self.inject(What::Close, |out| {
-                    write::client::close(out, Namespace::Statement, &loan.0);
-                });
-            }
+            self.revoke(&loan.0);
             self.inject(What::Parse, |out| parse(&loan, out));
             self.server.lent.push(loan.into());
         }
@@ -404,6 +430,17 @@ impl Outward<'_> {
         }
     }
 
+    /// A statement that is executed by its client's name, and that the server is to be given with other settings.
+    pub(crate) fn stray_loan(&mut self, reading: &Reading) -> Option<(Arc<Statement>, Arc<[u8]>)> {
+        if !reading.deeds.iter().any(|deed| matches!(deed, Deed::Execute(_))) {
+            return None;
+        }
+        self.loans(reading).into_iter().find_map(|(name, statement, purpose)| {
+            let statement = statement.filter(|_| purpose == Use::Execution)?;
+            self.wants_dress(&statement).then_some((statement, name))
+        })
+    }
+
     fn loans(&mut self, reading: &Reading) -> Vec<Loan> {
         let mut names: Vec<(Arc<[u8]>, Use)> = Vec::new();
         for deed in &reading.deeds {
@@ -453,10 +490,32 @@ impl Outward<'_> {
         loans
     }
 
+    /// This name of the client's is about to mean something else: if it was lent, it is given back.
+    #[inline]
+    pub(crate) fn revoke(&mut self, name: &[u8]) {
+        if !self.server.lent.is_empty() && self.server.forget_lent(name) {
+            self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, name));
+        }
+    }
+
+    /// The same, within a batch of ours.
+    pub(crate) fn unlend(&mut self, name: &[u8]) {
+        if self.server.forget_lent(name) {
+            self.say(|out| write::client::close(out, Namespace::Statement, name));
+        }
+    }
+
     /// The text will have run: its loans are given back.
     pub(crate) fn take_back(&mut self) {
         let server = &mut *self.server;
         self.flow.to_server.say(|out| server.take_back(out));
+    }
+}
+
+impl Lent {
+    /// A name that can be executed.
+    pub(crate) fn of(name: &Arc<[u8]>) -> Self {
+        Self { name: Arc::clone(name), is_hollow: false }
     }
 }
 

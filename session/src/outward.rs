@@ -95,7 +95,7 @@ fn begins(len: u32) -> usize {
 
 impl Outward<'_> {
     pub(crate) fn run(&mut self) -> Result<Said, Fault> {
-        if self.waits_for_dress() {
+        if self.waits_for_dress(self.input) {
             return Ok(Said::Held);
         }
         let mut rest = self.input;
@@ -108,6 +108,12 @@ impl Outward<'_> {
                 Next::Terminate => return Ok(Said::Terminate),
             }
             self.server.dressed_ahead = 0;
+            if !rest.is_empty()
+                && matches!(piece.tag, tag::SYNC | tag::QUERY)
+                && self.waits_again(rest)
+            {
+                return Ok(Said::Held);
+            }
         }
         Ok(Said::More)
     }

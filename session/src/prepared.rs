@@ -7,7 +7,7 @@ use wire::tag::client as tag;
 use wire::{BindNames, Named, Namespace, Parse, write};
 
 use crate::cache::Standing;
-use crate::dress::Dressed;
+use crate::dress::{By, Dressed};
 use crate::fit::Fits;
 use crate::ledger::{Undo, What, Wipe};
 use crate::lend::Looks;
@@ -29,6 +29,9 @@ impl Outward<'_> {
         self.dress(&statement);
         if wipes(parse.query) {
             self.server.ledger.wipe(Wipe::Execute);
+        }
+        if self.waits_for_names(&statement) {
+            return Next::Hold;
         }
         if parse.name.is_empty() {
             if self.hide_ours(&statement) == Looks::Later {
@@ -72,6 +75,7 @@ impl Outward<'_> {
             || planted::is("parse-believed-too-early");
         let name: Arc<[u8]> = parse.name.into();
         let alike = !self.executes(statement);
+        self.revoke(&name);
         match standing {
             Standing::Open => return Next::Hold,
             Standing::Prepared if certain && alike && !self.server.ledger.is_long() => {
@@ -231,12 +235,16 @@ impl Outward<'_> {
         match self.client.meaning(name, &self.server.ledger) {
             Meaning::Open => return Next::Hold,
             Meaning::Statement(_, name, _) if self.server.ledger.is_long() => {
+                self.revoke(&name);
                 self.give_name(&name, None, false);
                 self.owe(What::Close, None);
                 self.say(|out| write::client::close(out, Namespace::Statement, NOBODY));
             }
             // The statement stays on the server, for others and for next time.
-            Meaning::Statement(_, name, _) => self.fake(What::CloseFaked, &name, None),
+            Meaning::Statement(_, name, _) => {
+                self.revoke(&name);
+                self.fake(What::CloseFaked, &name, None);
+            }
             // One of ours, which is not this client's to close.
             Meaning::Nothing if name.starts_with(PREFIX) => {
                 self.owe(What::Close, None);
@@ -260,7 +268,7 @@ impl Outward<'_> {
                 && self.server.trusts_unnamed()
             {
                 let statement = Arc::clone(statement);
-                if self.hide_ours(&statement) == Looks::Later {
+                if self.waits_for_names(&statement) || self.hide_ours(&statement) == Looks::Later {
                     return Found::Hold;
                 }
                 self.lend_for_shape(&statement);
@@ -269,6 +277,7 @@ impl Outward<'_> {
         }
         match self.client.meaning(name, &self.server.ledger) {
             Meaning::Open => Found::Hold,
+            Meaning::Statement(statement, ..) if self.waits_for_names(&statement) => Found::Hold,
             Meaning::Statement(statement, name, _) if self.looks(&statement) => {
                 if self.hide_ours(&statement) == Looks::Later {
                     return Found::Hold;
@@ -315,7 +324,8 @@ impl Outward<'_> {
         name: Option<&Arc<[u8]>>,
         bind: Option<&Message<'_>>,
     ) -> Fits {
-        match self.parse_dressed(statement, name.is_none()) {
+        let by = if name.is_none() { By::None } else { By::Ours };
+        match self.parse_dressed(statement, by) {
             Dressed::Later => return Fits::Later,
             Dressed::Struck(error) => {
                 self.provoke(Some(error));

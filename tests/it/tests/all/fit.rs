@@ -38,15 +38,20 @@ impl<'a> Twins<'a> {
 
     /// Both hear the same.
     pub(crate) fn ask(&mut self, messages: &[Vec<u8>]) -> Reply {
+        let (pooled, direct) = self.both(messages);
+        assert_eq!(pooled, direct, "pooled {}, direct {}", pooled.tags(), direct.tags());
+        pooled
+    }
+
+    /// What either hears.
+    pub(crate) fn both(&mut self, messages: &[Vec<u8>]) -> (Reply, Reply) {
         let bytes = messages.concat();
         let readies = messages.iter().filter(|m| matches!(m[0], b'S' | b'Q')).count();
         let of = |raw: &mut Raw| {
             raw.send(&bytes);
             without_lines(harness::oracle::mask(raw.until_readies(readies)))
         };
-        let (pooled, direct) = (of(&mut self.pooled), of(&mut self.direct));
-        assert_eq!(pooled, direct, "pooled {}, direct {}", pooled.tags(), direct.tags());
-        pooled
+        (of(&mut self.pooled), of(&mut self.direct))
     }
 
     /// The next server has nothing of what the last one was given.

@@ -22,6 +22,7 @@ mod incidents;
 mod lifecycle;
 mod limits;
 mod listen;
+mod loans;
 mod logging;
 mod logins;
 mod lookups;

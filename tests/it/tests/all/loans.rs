@@ -1,0 +1,123 @@
+//! What the protocol prepared and SQL executes: within batches and transactions, behind other settings, given anew.
+
+use harness::say::{
+    bind, close_statement, describe_portal, describe_statement, execute, extended, parse, query,
+    sync,
+};
+
+use crate::fit::{Twins, change, prepare, use_it, world};
+
+/// As a driver runs a text without parameters.
+fn run(sql: &str) -> Vec<Vec<u8>> {
+    vec![parse("", sql), bind("", "", &[]), describe_portal(""), execute("", 0)]
+}
+
+/// A name that its client closes and gives again within a batch means at once what it means then.
+#[test]
+fn a_name_given_anew_in_a_batch_is_executed_as_what_it_is() {
+    howdah_only!("it does not know them");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    ann.ask(&prepare("s", "SELECT 1"));
+    let anew = |sql: &str| vec![close_statement("s"), parse("s", sql)];
+    for begin in [vec![], vec![extended("BEGIN", &[])]] {
+        let batch = [begin, run("EXECUTE s"), anew("SELECT 2"), run("EXECUTE s"), vec![sync()]];
+        assert_eq!(ann.ask(&batch.concat()).rows().len(), 2);
+        ann.ask(&[query("EXECUTE s")]);
+        ann.ask(&[run("EXECUTE s"), anew("SELECT 1"), vec![query("EXECUTE s")]].concat());
+        let gone = [run("EXECUTE s"), vec![close_statement("s")], run("EXECUTE s"), vec![sync()]];
+        assert_eq!(ann.ask(&gone.concat()).code(), "26000");
+        ann.ask(&[query("ROLLBACK")]);
+        ann.ask(&[vec![close_statement("s")], prepare("s", "SELECT 1")].concat());
+        ann.moves();
+    }
+}
+
+/// A batch that executes what was prepared with other settings, and cannot be any more, fails where PostgreSQL finds that.
+#[test]
+fn a_batch_executes_what_was_prepared_with_other_settings() {
+    howdah_only!("it does not know them");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    ann.ask(&[query("SET search_path = one")]);
+    ann.ask(&prepare("s", "SELECT a FROM p"));
+    ann.ask(&prepare("e", "EXECUTE s"));
+    ann.ask(&[query("SET search_path = ''; SET standard_conforming_strings = on")]);
+    let both = [run("EXECUTE s"), vec![sync()]].concat();
+    let parsed = [
+        parse("", "EXECUTE s"),
+        describe_statement(""),
+        sync(),
+        bind("", "", &[]),
+        execute("", 0),
+        sync(),
+    ];
+    let steps = [
+        both.clone(),
+        parsed.to_vec(),
+        use_it("e", &[]),
+        [run("SELECT 7"), both.clone()].concat(),
+        [vec![extended("BEGIN", &[])], both.clone()].concat(),
+        vec![query("EXECUTE s")],
+        [vec![query("SELECT 1")], both.clone()].concat(),
+        [vec![extended("SELECT 1", &[]), sync()], run("SELECT 8"), both.clone()].concat(),
+        [vec![query("SET search_path = one")], both.clone()].concat(),
+        [vec![query("SET search_path = ''")], both].concat(),
+    ];
+    for begins in ["", "BEGIN", "BEGIN; SAVEPOINT a; SELECT 1"] {
+        for step in &steps {
+            ann.moves();
+            ann.ask(&[query(begins)]);
+            ann.ask(step);
+            ann.ask(&[query("ROLLBACK")]);
+            ann.ask(&[query("SHOW search_path")]);
+        }
+    }
+}
+
+/// What is executed may have been prepared, given up and prepared again a moment ago.
+#[test]
+fn a_name_given_in_the_same_flight_is_executed() {
+    howdah_only!("it does not know them");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    let given = |sql: &str| vec![close_statement("s"), parse("s", sql)];
+    for sql in ["SELECT 1", "SELECT 2", "SELECT 1"] {
+        for end in [vec![], vec![sync()], vec![query("SELECT 0")]] {
+            let flight = [given(sql), end.clone(), vec![query("EXECUTE s")]].concat();
+            ann.ask(&flight);
+            let flight = [given(sql), end.clone(), run("EXECUTE s"), vec![sync()]].concat();
+            ann.ask(&flight);
+        }
+        let broken = [given("BROKEN"), vec![sync()], run("EXECUTE s"), vec![sync()]];
+        ann.ask(&broken.concat());
+        for gone in ["DEALLOCATE s", "DEALLOCATE ALL", "DISCARD ALL"] {
+            ann.ask(&[given("SELECT 5"), vec![sync()]].concat());
+            let flight = [run("EXECUTE s"), run(gone), vec![parse("s", sql)], run("EXECUTE s")];
+            ann.ask(&[flight.concat(), vec![sync()]].concat());
+            let flight = [vec![query(gone), parse("s", sql)], run("EXECUTE s"), vec![sync()]];
+            ann.ask(&flight.concat());
+            ann.ask(&[query(gone), query("EXECUTE s")]);
+        }
+    }
+}
+
+/// What cannot be prepared again with any settings fails as it would have.
+#[test]
+fn what_is_gone_is_told_to_whoever_executes_it() {
+    howdah_only!("it does not know them");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    change(&world, "CREATE TABLE one.gone AS SELECT 1 AS a");
+    ann.ask(&[query("SET search_path = one")]);
+    ann.ask(&prepare("s", "SELECT a FROM gone"));
+    ann.ask(&[query("SET search_path = two")]);
+    change(&world, "DROP TABLE one.gone");
+    for begins in ["", "BEGIN"] {
+        ann.moves();
+        ann.ask(&[query(begins)]);
+        let (pooled, direct) = ann.both(&[run("EXECUTE s"), vec![sync()]].concat());
+        ann.ask(&[query("ROLLBACK")]);
+        assert_eq!((pooled.code(), pooled.status()), (direct.code(), direct.status()), "{begins}");
+    }
+}
