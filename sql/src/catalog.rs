@@ -172,7 +172,7 @@ pub(crate) fn relation(schema: Option<&str>, name: &str) -> Option<States> {
         "pg_stat_activity" | "pg_stat_ssl" | "pg_stat_gssapi" | "pg_backend_memory_contexts" => {
             BACKEND
         }
-        // The older ones of these are views with rules or functions behind them; none makes anything.
+        // The older ones of these are views with rules or functions behind them; none makes anything where it is read.
         _ => NONE,
     })
 }

@@ -180,6 +180,10 @@ fn weigh(mentions: &Mentions) -> Statement {
         statement.overloadable |= operator.schema.is_none();
     }
     for relation in &mentions.relations {
+        if mentions.writes && relation.name == "pg_settings" {
+            // Its rule calls set_config().
+            statement = statement.at_least(Touch::Unknown);
+        }
         match catalog::relation(relation.schema.as_deref(), &relation.name) {
             Some(reads) => statement.reads |= reads,
             None => statement = statement.at_least(Touch::Ordinary),

@@ -229,6 +229,8 @@ fn unknown_names_are_unknown() {
         "CREATE EXTENSION postgis",
         "ALTER TABLE t ADD a int DEFAULT f()",
         "CREATE INDEX ON t (f(a))",
+        "UPDATE pg_settings SET setting = 'b' WHERE name = 'a'",
+        "EXPLAIN ANALYZE UPDATE pg_catalog.pg_settings AS s SET setting = 'b'",
     ] {
         assert_eq!(one(sql).touch, Touch::Unknown, "{sql}");
     }

@@ -116,6 +116,9 @@ fn a06_set_config_in_any_disguise() {
         ("DO $$ BEGIN SET work_mem = '95MB'; END $$", "95MB"),
         ("INSERT INTO t VALUES (1)", "96MB"),
         ("WITH a AS (SELECT set_config('work_mem', '97MB', false)) SELECT * FROM a", "97MB"),
+        ("UPDATE pg_settings SET setting = '99000' WHERE name = 'work_mem'", "99000kB"),
+        ("COPY (SELECT set_config('work_mem', '89MB', false)) TO STDOUT", "89MB"),
+        ("EXPLAIN ANALYZE SELECT set_config('work_mem', '88MB', false)", "88MB"),
     ] {
         ann.run(sql);
         expect(&mut ann, value, sql);
@@ -128,6 +131,29 @@ fn a06_set_config_in_any_disguise() {
     ];
     ann.ask(&bound.concat());
     expect(&mut ann, "98MB", "bound parameters");
+}
+
+/// Other updates are believed to leave settings alone once they were seen to.
+#[test]
+fn a_setting_that_is_updated_is_its_clients_each_time() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    let usual = bob.value("SHOW work_mem");
+    for update in [
+        "UPDATE pg_settings SET setting = '99000' WHERE name = 'work_mem'",
+        "WITH a AS (SELECT 1) UPDATE pg_catalog.pg_settings SET setting = '98000' FROM a WHERE name = 'work_mem'",
+    ] {
+        let value = if update.contains("99000") { "99000kB" } else { "98000kB" };
+        ann.run(&format!("SET work_mem = '{value}'"));
+        for _ in 0..3 {
+            ann.run(update);
+        }
+        ann.run("RESET work_mem");
+        ann.run(update);
+        assert_eq!(bob.value("SHOW work_mem"), usual);
+        assert_eq!(ann.value("SHOW work_mem"), value);
+    }
 }
 
 #[test]
