@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use wire::{Status, write};
+use wire::{Namespace, Status, write};
 
 use crate::fit::is_planned;
 use crate::inward::Inward;
@@ -17,7 +17,7 @@ use crate::lend::Lent;
 use crate::made::ground;
 use crate::outward::{Outward, passing};
 use crate::server::{Copying, Own, Phase, Unnamed};
-use crate::statements::{Ground, Statement};
+use crate::statements::{Ground, SCRATCH, Statement};
 use crate::{State, Vars, state};
 
 /// The settings that a statement was parsed with first; or those known last, where something had run that may have
@@ -38,6 +38,15 @@ pub(crate) struct Dressing {
     last: u64,
     /// The body of the first error.
     error: Option<Box<[u8]>>,
+    /// Of one that was only described: whether it is what clients were told.
+    pub(crate) fits: Option<bool>,
+}
+
+impl Dressing {
+    /// Whether the answer numbered `at` describes it.
+    pub(crate) fn is_described_by(&self, at: u64) -> bool {
+        self.parse == at && matches!(self.by, By::Nobody)
+    }
 }
 
 /// By which name the server has it then.
@@ -49,6 +58,8 @@ pub(crate) enum By {
     None,
     /// Its client's, for a text that executes it by that.
     Clients(Arc<[u8]>),
+    /// Nobody's: it is described to us, and gone again.
+    Nobody,
 }
 
 /// What comes of it.
@@ -60,6 +71,8 @@ pub(crate) enum Dressed {
     No,
     /// It could not be, and its transaction has failed by this error.
     Struck(Box<[u8]>),
+    /// It would return something else than clients were told.
+    Another,
 }
 
 impl Outward<'_> {
@@ -87,13 +100,20 @@ impl Outward<'_> {
     /// answered the server has it, if it could be done.
     pub(crate) fn parse_dressed(&mut self, statement: &Arc<Statement>, by: By) -> Dressed {
         let known = self.server.dressing.take();
+        let mut has_been_described = false;
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.statement, statement)) {
             if !self.server.ledger.is_answered(known.last) {
                 self.server.dressing = Some(known);
                 return Dressed::Later;
             }
-            let struck = known.error.filter(|_| self.server.status == Status::Failed);
-            return struck.map_or(Dressed::No, Dressed::Struck);
+            match (known.error, known.fits) {
+                (Some(error), _) if self.server.status == Status::Failed => {
+                    return Dressed::Struck(error);
+                }
+                (None, Some(true)) => has_been_described = true,
+                (None, Some(false)) => return Dressed::Another,
+                _ => return Dressed::No,
+            }
         }
         let server = &*self.server;
         if server.phase != Phase::Synced
@@ -107,6 +127,10 @@ impl Outward<'_> {
         if !server.ledger.is_empty() {
             return Dressed::Later;
         }
+        // What EXECUTE returns is told with it.
+        let is_told = !statement.told.is_silent() && !matches!(by, By::Clients(_));
+        let may_be_another = is_told && !statement.is_of_now(self.statements.ages());
+        let by = if may_be_another && !has_been_described { By::Nobody } else { by };
         let can = server.status != Status::Failed && self.dress_up(statement, by);
         if can { Dressed::Later } else { Dressed::No }
     }
@@ -115,7 +139,10 @@ impl Outward<'_> {
     pub(crate) fn has_dressed(&self, statement: &Arc<Statement>) -> bool {
         let of_it = |dressing: &&Dressing| Arc::ptr_eq(&dressing.statement, statement);
         let dressing = self.server.dressing.as_deref().filter(of_it);
-        dressing.is_some_and(|dressing| self.server.ledger.is_answered(dressing.last))
+        dressing.is_some_and(|dressing| {
+            let can_be = dressing.error.is_none() && dressing.fits == Some(true);
+            self.server.ledger.is_answered(dressing.last) && !can_be
+        })
     }
 
     fn dress_up(&mut self, statement: &Arc<Statement>, by: By) -> bool {
@@ -129,9 +156,13 @@ impl Outward<'_> {
             self.make_room(statement);
         }
         let parse = self.server.ledger.next();
+        if matches!(by, By::Nobody) {
+            self.have_described(statement);
+        }
         self.server.ledger.push(What::Own(Own::Dress), Whose::Ours, None);
         self.flow.counted.server_parses += 1;
         let name = match &by {
+            By::Nobody => SCRATCH,
             By::Ours => &*statement.name,
             By::None => {
                 self.server.drop_unnamed();
@@ -143,12 +174,22 @@ impl Outward<'_> {
             }
         };
         let types = self.types(statement);
+        let close = |out: &mut Vec<u8>| write::client::close(out, Namespace::Statement, SCRATCH);
+        let is_nobodys = name == SCRATCH;
+        if is_nobodys {
+            // The last time may have been cut short by an error, and have left it behind.
+            self.say(close);
+        }
         self.say(|out| write::client::parse(out, name, &statement.query, types));
+        if is_nobodys {
+            self.say(|out| write::client::describe(out, Namespace::Statement, SCRATCH));
+            self.say(close);
+        }
         self.say(write::client::sync);
         let last = self.server.ledger.next();
         self.run_ours(Own::Dress, off.iter().copied());
         let statement = Arc::clone(statement);
-        let dressing = Dressing { statement, by, parse, last, error: None };
+        let dressing = Dressing { statement, by, parse, last, error: None, fits: None };
         self.server.dressing = Some(Box::new(dressing));
         true
     }
@@ -190,10 +231,12 @@ impl Inward<'_> {
                 By::Ours => _ = self.server.known.prepare(statement, at),
                 By::None => self.server.unnamed = Unnamed::Is(Arc::clone(statement)),
                 By::Clients(name) => self.server.lent.push(Lent::of(name)),
+                By::Nobody => {}
             }
         }
         dressing.error = dressing.error.take().or(error);
-        if at == dressing.last && (dressing.error.is_none() || self.client.is_none()) {
+        let is_over = dressing.error.is_none() && dressing.fits.is_none();
+        if at == dressing.last && (is_over || self.client.is_none()) {
             self.server.dressing = None;
         }
     }

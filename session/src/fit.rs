@@ -139,6 +139,11 @@ impl Outward<'_> {
         }
     }
 
+    /// The next entry describes `statement` to us.
+    pub(crate) fn have_described(&mut self, statement: &Arc<Statement>) {
+        self.look_into(statement, true);
+    }
+
     #[cold]
     fn look_into(&mut self, statement: &Arc<Statement>, ours: bool) {
         if self.server.described.len() < DESCRIBED_MAX || ours {
@@ -252,8 +257,10 @@ impl Inward<'_> {
         let told = &described.statement.told;
         if described.ours {
             let fits = told.columns.get().is_none_or(|told| *told == columns);
-            if let Some(fitting) = &mut self.server.fitting {
-                fitting.fits = Some(fits);
+            match (&mut self.server.dressing, &mut self.server.fitting) {
+                (Some(dressing), _) if dressing.is_described_by(at) => dressing.fits = Some(fits),
+                (_, Some(fitting)) => fitting.fits = Some(fits),
+                _ => {}
             }
             return;
         }

@@ -781,6 +781,7 @@ fn is_answer(tag: u8, to: What) -> bool {
                     | tag::COPY_BOTH
             )
         }
+        What::Own(Own::Dress) if tag == tag::PARAMETER_DESCRIPTION => true,
         What::Own(
             Own::Lookup | Own::Prepare | Own::Lend | Own::Dress | Own::Ahead | Own::Regain,
         ) if matches!(

@@ -331,6 +331,10 @@ impl Outward<'_> {
                 self.provoke(Some(error));
                 return Fits::No;
             }
+            Dressed::Another => {
+                self.provoke(None);
+                return Fits::No;
+            }
             Dressed::No => {}
         }
         self.bind_instead(statement, name, bind);

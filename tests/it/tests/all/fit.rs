@@ -308,3 +308,34 @@ fn the_list_has_what_could_not_be_prepared_now() {
     ann.moves();
     ann.ask(&[query(list)]);
 }
+
+/// Whatever else its client has set since, what it was told holds, or PostgreSQL's error.
+#[test]
+fn what_was_told_holds_under_other_settings_too() {
+    howdah_only!("it has no such statements");
+    for (set, in_transaction) in
+        [("DateStyle = German", false), ("search_path = one, public", true)]
+    {
+        let world = world_with_t();
+        let mut twins = Twins::new(&world);
+        let mut both = |sql: &str| twins.ask(&[query(sql)]);
+        both("SELECT 1");
+        twins.ask(&prepare("s", "SELECT * FROM t"));
+        twins.ask(&prepare("r", "SELECT a + 1 AS b FROM t"));
+        let mut both = |sql: &str| twins.ask(&[query(sql)]);
+        both(&format!("SET {set}"));
+        change(&world, "ALTER TABLE t ALTER COLUMN a TYPE text");
+        twins.moves();
+        if in_transaction {
+            twins.ask(&[query("BEGIN")]);
+        }
+        assert_eq!(twins.ask(&use_it("s", &[])).code(), "0A000", "{set}");
+        if in_transaction {
+            twins.ask(&[query("ROLLBACK")]);
+        }
+        change(&world, "ALTER TABLE t ALTER COLUMN a TYPE int USING 7");
+        twins.moves();
+        assert_eq!(twins.ask(&use_it("r", &[])).value(), "8", "{set}");
+        assert_eq!(twins.ask(&use_it("s", &[])).value(), "7", "{set}");
+    }
+}
