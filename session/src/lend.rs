@@ -26,8 +26,17 @@ type Loan = (Arc<[u8]>, Option<Arc<Statement>>, Use);
 #[derive(Debug)]
 pub(crate) struct Lent {
     name: Arc<[u8]>,
+    stands: Stands,
+}
+
+/// What a lent name stands for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stands {
+    ForStatement,
     /// It is taken, and stands for nothing that could be executed.
-    is_hollow: bool,
+    ForNothing,
+    /// It was called in. A batch that failed has perhaps not heard of it.
+    Revoked,
 }
 
 /// What a loan is for.
@@ -241,7 +250,7 @@ impl Outward<'_> {
             if may_fail {
                 // If it could not be prepared, its name is there all the same.
                 self.lend(|out| parse(&(Arc::clone(&lent.name), None, Use::Name), out));
-                lent.is_hollow = true;
+                lent.stands = Stands::ForNothing;
             }
             self.server.lent.push(lent);
         }
@@ -338,6 +347,7 @@ impl Outward<'_> {
         }
         let name: Arc<[u8]> = name.into();
         self.revoke(&name);
+        self.server.forget_lent(&name);
         self.server.lent.push(Lent::of(&name));
         self.flow.counted.client_parses += 1;
         self.give_name(&name, Some(statement), false);
@@ -370,6 +380,7 @@ impl Outward<'_> {
     fn lend_in_batch(&mut self, reading: &Reading) {
         for loan in self.loans(reading) {
             self.revoke(&loan.0);
+            self.server.forget_lent(&loan.0);
             self.inject(What::Parse, |out| parse(&loan, out));
             self.server.lent.push(loan.into());
         }
@@ -457,7 +468,11 @@ impl Outward<'_> {
         let mut loans: Vec<Loan> = Vec::new();
         while let Some((name, purpose)) = names.pop() {
             let lent = self.server.lent.iter().find(|lent| lent.name == name);
-            let does = lent.is_some_and(|lent| !lent.is_hollow || purpose != Use::Execution);
+            let does = lent.is_some_and(|lent| match lent.stands {
+                Stands::ForStatement => true,
+                Stands::ForNothing => purpose != Use::Execution,
+                Stands::Revoked => false,
+            });
             if does || loans.iter().any(|loan| loan.0 == name) {
                 continue;
             }
@@ -490,15 +505,24 @@ impl Outward<'_> {
         loans
     }
 
-    /// This name of the client's is about to mean something else: if it was lent, it is given back.
+    /// This name of the client's is about to mean something else: if it was lent, it is called in.
     #[inline]
     pub(crate) fn revoke(&mut self, name: &[u8]) {
-        if !self.server.lent.is_empty() && self.server.forget_lent(name) {
+        if !self.server.lent.is_empty() {
+            self.call_in(name);
+        }
+    }
+
+    #[cold]
+    fn call_in(&mut self, name: &[u8]) {
+        let lent = self.server.lent.iter_mut().find(|lent| *lent.name == *name);
+        if let Some(lent) = lent {
+            lent.stands = Stands::Revoked;
             self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, name));
         }
     }
 
-    /// The same, within a batch of ours.
+    /// It is about to be lent anew, in a batch of ours.
     pub(crate) fn unlend(&mut self, name: &[u8]) {
         if self.server.forget_lent(name) {
             self.say(|out| write::client::close(out, Namespace::Statement, name));
@@ -515,13 +539,17 @@ impl Outward<'_> {
 impl Lent {
     /// A name that can be executed.
     pub(crate) fn of(name: &Arc<[u8]>) -> Self {
-        Self { name: Arc::clone(name), is_hollow: false }
+        Self { name: Arc::clone(name), stands: Stands::ForStatement }
     }
 }
 
 impl From<Loan> for Lent {
     fn from((name, statement, _): Loan) -> Self {
-        Self { name, is_hollow: statement.is_none() }
+        let stands = match statement {
+            Some(_) => Stands::ForStatement,
+            None => Stands::ForNothing,
+        };
+        Self { name, stands }
     }
 }
 
@@ -545,6 +573,8 @@ impl Inward<'_> {
     /// As [`Outward::take_back`], of what could not be given back when the text was sent.
     pub(crate) fn take_back(&mut self) {
         let server = &mut *self.server;
+        // Nobody else is to find it.
+        server.spoilt |= self.client.is_none();
         // What is held may be about to use it.
         let rests = self.client.as_ref().is_some_and(|client| !client.is_held());
         if !rests || !server.ledger.is_empty() || server.phase != Phase::Synced {

@@ -29,6 +29,12 @@ fn a_name_given_anew_in_a_batch_is_executed_as_what_it_is() {
         assert_eq!(ann.ask(&gone.concat()).code(), "26000");
         ann.ask(&[query("ROLLBACK")]);
         ann.ask(&[vec![close_statement("s")], prepare("s", "SELECT 1")].concat());
+        let fails = [run("EXECUTE s"), vec![extended("SELECT 1/0", &[])], anew("SELECT 2")];
+        ann.ask(&[fails.concat(), vec![sync()]].concat());
+        ann.ask(&[run("EXECUTE s"), vec![sync()]].concat());
+        ann.ask(&[fails.concat(), vec![sync()], anew("SELECT 3"), vec![sync()]].concat());
+        assert_eq!(ann.ask(&[query("EXECUTE s")]).value(), "3");
+        ann.ask(&[anew("SELECT 1"), vec![sync()]].concat());
         ann.moves();
     }
 }
