@@ -196,7 +196,7 @@ pub(super) fn medley(life: &mut Life) -> Act {
     let execute = if life.status == 'E' { "EXECUTE p1" } else { "EXECUTE s1" };
     // What a RESET in the midst of a text leads back to is known to differ.
     let reset = if life.asked.is_some() { "SHOW search_path" } else { "RESET search_path" };
-    let texts: Vec<String> = (0..count)
+    let mut texts: Vec<String> = (0..count)
         .map(|_| {
             life.pick(&[
                 "BEGIN",
@@ -216,7 +216,6 @@ pub(super) fn medley(life: &mut Life) -> Act {
                 "NOTIFY channel, 'of a medley'",
                 "DISCARD TEMP",
                 "DISCARD PLANS",
-                execute,
                 "EXECUTE p1",
                 "PREPARE p1 AS SELECT current_setting('work_mem')",
                 "DEALLOCATE p1",
@@ -231,6 +230,10 @@ pub(super) fn medley(life: &mut Life) -> Act {
             .replace("KEY", &(100 * life.me).to_string())
         })
         .collect();
+    if life.one_in(4) {
+        // Only at the end: it may be a COMMIT, and PostgreSQL ends the session of who says another behind it.
+        texts.push(execute.to_owned());
+    }
     let sql = life.mine(&texts.join("; "));
     Act::query(&sql)
 }
