@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use wire::tag::client as tag;
-use wire::{BindNames, Named, Namespace, Parse, Piece};
+use wire::{BindNames, Named, Namespace, Parse, Piece, Status};
 
 use crate::dress::{By, Dressed};
+use crate::fit::is_planned;
 use crate::names::Meaning;
 use crate::outward::Outward;
 use crate::reading::Reading;
@@ -72,6 +73,9 @@ impl Outward<'_> {
         let (mut scanner, mut rest) = (wire::Scanner::default(), if looks { input } else { &[] });
         let mut renamed: Vec<&[u8]> = Vec::new();
         let mut in_batch = true;
+        // In a transaction of the client's, what we have parsed in front of all it says may be the first that looks at
+        // anything: then SET TRANSACTION comes too late, and LOCK has nothing fresh to look at.
+        let mut is_first = self.server.status == Status::Transaction;
         while let Ok(Some(piece)) = scanner.next(&mut rest) {
             let used = use_of(&piece);
             if let Some((statement, by)) = self.needed(&used, &renamed, in_batch) {
@@ -86,6 +90,12 @@ impl Outward<'_> {
                     self.client.hold([input, &[], &[]]);
                     return true;
                 }
+            }
+            if is_first && let Some(looks) = self.looks_at_rows(&used) {
+                if !looks {
+                    break;
+                }
+                is_first = false;
             }
             let anew = match used {
                 Use::Renames(name) | Use::Parses { name, .. } => Some(name),
@@ -131,6 +141,23 @@ impl Outward<'_> {
         };
         let (statement, name) = self.stray_loan(&*reading?)?;
         (!renamed.contains(&&*name)).then_some((statement, By::Clients(name)))
+    }
+
+    /// Whether this has PostgreSQL settle what its transaction sees; `None`: it runs nothing.
+    fn looks_at_rows(&self, used: &Use<'_>) -> Option<bool> {
+        match *used {
+            Use::Nothing | Use::Renames(_) | Use::OfPortal(_) => None,
+            Use::Parses { text, .. } | Use::Runs(text) => Some(is_planned(text)),
+            Use::Of(name) => {
+                let meaning = self.client.meaning(name, &self.server.ledger);
+                let statement = match (&meaning, &self.client.unnamed) {
+                    (Meaning::Statement(statement, ..), _) => Some(statement),
+                    (_, Unnamed::Is(statement)) if name.is_empty() => Some(statement),
+                    _ => None,
+                };
+                Some(statement.is_some_and(|statement| is_planned(&statement.query)))
+            }
+        }
     }
 
     /// What the statement of this name may do.

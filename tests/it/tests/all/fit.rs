@@ -5,7 +5,7 @@ use harness::say::{
     bind, close_statement, describe_portal, describe_statement, execute, extended, parse, query,
     sync,
 };
-use harness::{Raw, Reply, World};
+use harness::{Raw, Reply, World, eventually};
 
 pub(crate) fn world() -> World {
     let world = World::pool(1);
@@ -338,4 +338,30 @@ fn what_was_told_holds_under_other_settings_too() {
         assert_eq!(twins.ask(&use_it("r", &[])).value(), "8", "{set}");
         assert_eq!(twins.ask(&use_it("s", &[])).value(), "7", "{set}");
     }
+}
+
+/// What a server is given in front of what its client says is not the first thing that the transaction looks at.
+#[test]
+fn what_is_parsed_ahead_settles_nothing_in_its_transaction() {
+    howdah_only!("it has no such statements");
+    let world = world_with_t();
+    let mut twins = Twins::new(&world);
+    twins.ask(&prepare("s", "SELECT count(*), date '2021-02-03' FROM t"));
+    twins.ask(&[query("SET DateStyle = German")]);
+    twins.moves();
+    twins.ask(&[query("BEGIN")]);
+    let set = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ";
+    let reply = twins.ask(&[vec![query(set)], use_it("s", &[]), vec![query("COMMIT")]].concat());
+    assert_eq!(reply.tags(), "CZ2DCZCZ");
+    twins.moves();
+    let (mut ann, mut bob) = (twins.pooled, world.direct());
+    bob.run("BEGIN; INSERT INTO t VALUES (2)");
+    ann.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    ann.send(&[vec![query("LOCK TABLE t IN SHARE MODE")], use_it("s", &[])].concat().concat());
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 't'::regclass";
+    eventually("she waits for him", || world.direct().value(waits) == "1");
+    bob.run("COMMIT");
+    let reply = ann.until_readies(2);
+    let row: Vec<String> = reply.rows().concat().into_iter().flatten().collect();
+    assert_eq!(row, ["2", "03.02.2021"], "{reply:?}");
 }
