@@ -1,11 +1,13 @@
 //! What a flight will need that can only be had in front of it: statements that are parsed with other settings than are
 //! in force (see [`crate::dress`]). Within a batch no settings can be put on and taken off again.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use wire::tag::client as tag;
 use wire::{BindNames, Named, Namespace, Parse, Piece, Status};
 
+use crate::ages::mentions;
 use crate::dress::{By, Dressed};
 use crate::fit::is_planned;
 use crate::names::Meaning;
@@ -74,8 +76,10 @@ impl Outward<'_> {
         let mut renamed: Vec<&[u8]> = Vec::new();
         let mut in_batch = true;
         // In a transaction of the client's, what we have parsed in front of all it says may be the first that looks at
-        // anything: then SET TRANSACTION comes too late, and LOCK has nothing fresh to look at.
-        let mut is_first = self.server.status == Status::Transaction;
+        // anything: then SET TRANSACTION comes too late, and LOCK has nothing fresh to look at. While something is
+        // not answered, it may be a transaction of ours, and all waits.
+        let server = &*self.server;
+        let mut is_first = server.status == Status::Transaction && server.ledger.is_empty();
         while let Ok(Some(piece)) = scanner.next(&mut rest) {
             let used = use_of(&piece);
             if let Some((statement, by)) = self.needed(&used, &renamed, in_batch) {
@@ -91,11 +95,11 @@ impl Outward<'_> {
                     return true;
                 }
             }
-            if is_first && let Some(looks) = self.looks_at_rows(&used) {
-                if !looks {
+            if is_first && let Some(text) = self.text_run(&used) {
+                if wants_to_be_first(&text) {
                     break;
                 }
-                is_first = false;
+                is_first = !is_planned(&text);
             }
             let anew = match used {
                 Use::Renames(name) | Use::Parses { name, .. } => Some(name),
@@ -143,19 +147,19 @@ impl Outward<'_> {
         (!renamed.contains(&&*name)).then_some((statement, By::Clients(name)))
     }
 
-    /// Whether this has PostgreSQL settle what its transaction sees; `None`: it runs nothing.
-    fn looks_at_rows(&self, used: &Use<'_>) -> Option<bool> {
+    /// What this parses, or may run.
+    fn text_run<'a>(&self, used: &Use<'a>) -> Option<Cow<'a, [u8]>> {
         match *used {
             Use::Nothing | Use::Renames(_) | Use::OfPortal(_) => None,
-            Use::Parses { text, .. } | Use::Runs(text) => Some(is_planned(text)),
+            Use::Parses { text, .. } | Use::Runs(text) => Some(Cow::Borrowed(text)),
             Use::Of(name) => {
                 let meaning = self.client.meaning(name, &self.server.ledger);
                 let statement = match (&meaning, &self.client.unnamed) {
-                    (Meaning::Statement(statement, ..), _) => Some(statement),
-                    (_, Unnamed::Is(statement)) if name.is_empty() => Some(statement),
-                    _ => None,
+                    (Meaning::Statement(statement, ..), _) => statement,
+                    (_, Unnamed::Is(statement)) if name.is_empty() => statement,
+                    _ => return None,
                 };
-                Some(statement.is_some_and(|statement| is_planned(&statement.query)))
+                Some(Cow::Owned(statement.query.to_vec()))
             }
         }
     }
@@ -239,6 +243,12 @@ fn use_of<'a>(piece: &Piece<'a>) -> Use<'a> {
         _ => None,
     };
     found.unwrap_or(Use::Nothing)
+}
+
+/// Whether a text is about what its transaction will see, or waits before it looks.
+fn wants_to_be_first(text: &[u8]) -> bool {
+    const WORDS: [&[u8]; 5] = [b"set", b"lock", b"isolation", b"read", b"deferrable"];
+    !is_planned(text) && WORDS.iter().any(|word| mentions(text, word))
 }
 
 #[cfg(test)]
