@@ -99,13 +99,14 @@ impl Outward<'_> {
     /// Have the server parse `statement`, which it lacks, with the settings that it was parsed with first. Once it is
     /// answered the server has it, if it could be done.
     pub(crate) fn parse_dressed(&mut self, statement: &Arc<Statement>, by: By) -> Dressed {
+        let underway = self.server.dressing.as_ref();
+        if underway.is_some_and(|known| !self.server.ledger.is_answered(known.last)) {
+            // Of whichever statement it is: it is not to be forgotten.
+            return Dressed::Later;
+        }
         let known = self.server.dressing.take();
         let mut has_been_described = false;
         if let Some(known) = known.filter(|known| Arc::ptr_eq(&known.statement, statement)) {
-            if !self.server.ledger.is_answered(known.last) {
-                self.server.dressing = Some(known);
-                return Dressed::Later;
-            }
             match (known.error, known.fits) {
                 (Some(error), _) if self.server.status == Status::Failed => {
                     return Dressed::Struck(error);
