@@ -32,9 +32,13 @@ impl Pace {
         Self { limit: Duration::ZERO, latest: [None; 2], quick: 0, wanted: QUICK }
     }
 
-    /// Look for so long, if there is a processor to look with while the others work.
+    /// Look for so long, if there is a processor to look with while the others work. What was learnt with another limit is
+    /// forgotten.
     pub(crate) fn tune(&mut self, limit: Duration) {
-        self.limit = if has_company() { limit } else { Duration::ZERO };
+        let limit = if has_company() { limit } else { Duration::ZERO };
+        if limit != self.limit {
+            *self = Self { limit, ..Self::new() };
+        }
     }
 
     /// How long to look before sleeping.
@@ -148,6 +152,25 @@ mod tests {
         pace.brought(None, 3 * LIMIT);
         play(&mut pace, 2 * QUICK, QUICKLY);
         assert_eq!(pace.look(), LIMIT, "and as before, once it was found again");
+    }
+
+    #[test]
+    fn another_limit_begins_anew() {
+        if !has_company() {
+            return;
+        }
+        let mut pace = Pace::new();
+        pace.tune(LIMIT);
+        for _ in 0..1000 {
+            play(&mut pace, QUICK, QUICKLY);
+            pace.brought(None, LIMIT);
+        }
+        pace.tune(LIMIT);
+        play(&mut pace, QUICK, QUICKLY);
+        assert_eq!(pace.look(), Duration::ZERO, "the same again changes nothing");
+        pace.tune(2 * LIMIT);
+        play(&mut pace, QUICK, QUICKLY);
+        assert_eq!(pace.look(), 2 * LIMIT);
     }
 
     #[test]

@@ -104,6 +104,15 @@ impl ClientSide {
         self.names.as_ref().map_or(Meaning::Nothing, |names| names.meaning(name, ledger))
     }
 
+    /// What is prepared by this name, or without one.
+    pub(crate) fn prepared_as(&self, name: &[u8], ledger: &Ledger) -> Option<Arc<Statement>> {
+        match (self.meaning(name, ledger), &self.unnamed) {
+            (Meaning::Statement(statement, ..), _) => Some(statement),
+            (_, Unnamed::Is(statement)) if name.is_empty() => Some(Arc::clone(statement)),
+            _ => None,
+        }
+    }
+
     /// Whether a statement of its may have been parsed on another ground than this.
     #[inline]
     pub(crate) fn may_stray(&self, present: impl FnOnce() -> Ground) -> bool {

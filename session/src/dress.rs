@@ -8,16 +8,16 @@
 
 use std::sync::Arc;
 
-use wire::{Namespace, Status, write};
+use wire::{Status, write};
 
-use crate::fit::is_planned;
+use crate::fit::{describing, is_planned};
 use crate::inward::Inward;
 use crate::ledger::{What, Whose};
 use crate::lend::Lent;
 use crate::made::ground;
 use crate::outward::{Outward, passing};
 use crate::server::{Copying, Own, Phase, Unnamed};
-use crate::statements::{Ground, SCRATCH, Statement};
+use crate::statements::{Ground, Statement};
 use crate::{State, Vars, state};
 
 /// The settings that a statement was parsed with first; or those known last, where something had run that may have
@@ -71,8 +71,6 @@ pub(crate) enum Dressed {
     No,
     /// It could not be, and its transaction has failed by this error.
     Struck(Box<[u8]>),
-    /// It would return something else than clients were told.
-    Another,
 }
 
 impl Outward<'_> {
@@ -112,7 +110,7 @@ impl Outward<'_> {
                     return Dressed::Struck(error);
                 }
                 (None, Some(true)) => has_been_described = true,
-                (None, Some(false)) => return Dressed::Another,
+                // What has become another is another by the settings in force, as PostgreSQL has it.
                 _ => return Dressed::No,
             }
         }
@@ -162,29 +160,20 @@ impl Outward<'_> {
         }
         self.server.ledger.push(What::Own(Own::Dress), Whose::Ours, None);
         self.flow.counted.server_parses += 1;
-        let name = match &by {
-            By::Nobody => SCRATCH,
-            By::Ours => &*statement.name,
+        match &by {
+            By::Nobody => self.say(|out| {
+                let messages = describing(&statement.query, statement.told_types());
+                messages.iter().for_each(|(_, message)| out.extend_from_slice(message));
+            }),
+            By::Ours => self.parse_as(&statement.name, statement),
             By::None => {
                 self.server.drop_unnamed();
-                b""
+                self.parse_as(b"", statement);
             }
             By::Clients(name) => {
                 self.unlend(name);
-                name
+                self.parse_as(name, statement);
             }
-        };
-        let types = self.types(statement);
-        let close = |out: &mut Vec<u8>| write::client::close(out, Namespace::Statement, SCRATCH);
-        let is_nobodys = name == SCRATCH;
-        if is_nobodys {
-            // The last time may have been cut short by an error, and have left it behind.
-            self.say(close);
-        }
-        self.say(|out| write::client::parse(out, name, &statement.query, types));
-        if is_nobodys {
-            self.say(|out| write::client::describe(out, Namespace::Statement, SCRATCH));
-            self.say(close);
         }
         self.say(write::client::sync);
         let last = self.server.ledger.next();
@@ -193,6 +182,11 @@ impl Outward<'_> {
         let dressing = Dressing { statement, by, parse, last, error: None, fits: None };
         self.server.dressing = Some(Box::new(dressing));
         true
+    }
+
+    fn parse_as(&mut self, name: &[u8], statement: &Statement) {
+        let types = self.types(statement);
+        self.say(|out| write::client::parse(out, name, &statement.query, types));
     }
 
     /// What puts on the settings of `statement`, to be rolled back.

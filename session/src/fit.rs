@@ -13,10 +13,9 @@ use wire::tag::server as tag;
 use wire::{Namespace, ParameterDescription, RowDescription, write};
 
 use crate::inward::Inward;
-use crate::ledger::{Ledger, What};
-use crate::names::Meaning;
+use crate::ledger::What;
 use crate::outward::{Outward, behind_comments};
-use crate::server::{Copying, Unnamed};
+use crate::server::Copying;
 use crate::statements::{Ground, SCRATCH, Statement};
 
 /// What clients were told of a statement.
@@ -84,11 +83,6 @@ impl Fitting {
     fn is_of(&self, statement: &Arc<Statement>) -> bool {
         Arc::ptr_eq(&self.statement, statement)
     }
-
-    /// Whether it is this one, and what it would be is known or asked for.
-    pub(crate) fn is_underway(&self, statement: &Arc<Statement>, ledger: &Ledger) -> bool {
-        self.is_of(statement) && (self.fits.is_some() || !ledger.is_answered(self.at))
-    }
 }
 
 /// Whether a server can be given a statement.
@@ -116,6 +110,19 @@ pub(crate) fn is_planned(text: &[u8]) -> bool {
     }
     let len = text.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
     PLANNED.iter().any(|word| text[..len].eq_ignore_ascii_case(word))
+}
+
+/// What makes a server describe what a text would be there, by a name that is nobody's, message by message.
+pub(crate) fn describing(query: &[u8], types: &[u8]) -> [(What, Vec<u8>); 4] {
+    use What::{Close, Describe, Parse};
+    let mut messages = [Close, Parse, Describe, Close].map(|what| (what, Vec::new()));
+    let [(_, first), (_, parse), (_, describe), (_, close)] = &mut messages;
+    // The last time may have been cut short by an error, and have left it behind.
+    write::client::close(first, Namespace::Statement, SCRATCH);
+    write::client::parse(parse, SCRATCH, query, types);
+    write::client::describe(describe, Namespace::Statement, SCRATCH);
+    write::client::close(close, Namespace::Statement, SCRATCH);
+    messages
 }
 
 /// A number for what a result consists of; no result at all is one, too.
@@ -157,17 +164,10 @@ impl Outward<'_> {
     pub(crate) fn watch_portal(&mut self, body: &[u8]) {
         let bound = self.server.ledger.last().filter(|last| last.what == What::Bind);
         let Some(bound) = bound.filter(|_| body == b"P\0") else { return };
-        let statement = match bound.name.clone() {
-            Some(name) => match self.client.meaning(&name, &self.server.ledger) {
-                Meaning::Statement(statement, ..) => statement,
-                _ => return,
-            },
-            None => match &self.client.unnamed {
-                Unnamed::Is(statement) => Arc::clone(statement),
-                _ => return,
-            },
-        };
-        self.look_into(&statement, false);
+        let name = bound.name.as_deref().unwrap_or_default();
+        if let Some(statement) = self.client.prepared_as(name, &self.server.ledger) {
+            self.look_into(&statement, false);
+        }
     }
 
     /// Whether something may have changed on which `statement` stands since it was prepared.
@@ -175,6 +175,14 @@ impl Outward<'_> {
         statement.ground == Ground::Unknown
             || statement.ground != self.ground()
             || !statement.is_of_now(self.statements.ages())
+    }
+
+    /// Whether it is known, or asked for, what `statement` would be.
+    pub(crate) fn is_fitted(&self, statement: &Arc<Statement>) -> bool {
+        let fitting = self.server.fitting.as_ref().filter(|fitting| fitting.is_of(statement));
+        fitting.is_some_and(|fitting| {
+            fitting.fits.is_some() || !self.server.ledger.is_answered(fitting.at)
+        })
     }
 
     /// Whether the server, which lacks `statement`, may be given it.
@@ -206,18 +214,15 @@ impl Outward<'_> {
 
     /// Ask the server what `statement` would be there.
     fn have_it_described(&mut self, statement: &Arc<Statement>) {
-        let close = |out: &mut Vec<u8>| write::client::close(out, Namespace::Statement, SCRATCH);
-        // The last time may have been cut short by an error, and have left it behind.
-        self.inject(What::Close, close);
-        self.inject(What::Parse, |out| {
-            write::client::parse(out, SCRATCH, &statement.query, statement.told_types());
-        });
-        self.look_into(statement, true);
-        self.inject(What::Describe, |out| {
-            write::client::describe(out, Namespace::Statement, SCRATCH);
-        });
-        let (at, statement) = (self.server.ledger.next(), Arc::clone(statement));
-        self.inject(What::Close, close);
+        let mut at = 0;
+        for (what, message) in describing(&statement.query, statement.told_types()) {
+            if what == What::Describe {
+                self.look_into(statement, true);
+            }
+            at = self.server.ledger.next();
+            self.inject(what, |out| out.extend_from_slice(&message));
+        }
+        let statement = Arc::clone(statement);
         self.server.fitting = Some(Fitting { statement, at, fits: None });
         self.say(|out| write::message(out, from_client::FLUSH, |_| {}));
     }

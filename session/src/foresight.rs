@@ -1,7 +1,6 @@
 //! What a flight will need that can only be had in front of it: statements that are parsed with other settings than are
 //! in force (see [`crate::dress`]). Within a batch no settings can be put on and taken off again.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use wire::tag::client as tag;
@@ -10,10 +9,9 @@ use wire::{BindNames, Named, Namespace, Parse, Piece, Status};
 use crate::ages::mentions;
 use crate::dress::{By, Dressed};
 use crate::fit::is_planned;
-use crate::names::Meaning;
 use crate::outward::Outward;
 use crate::reading::Reading;
-use crate::server::{Phase, Unnamed};
+use crate::server::Phase;
 use crate::statements::{Ground, Statement};
 
 /// On which grounds a client's statements were parsed.
@@ -52,17 +50,12 @@ const AHEAD_MAX: u8 = 8;
 const RENAMED_MAX: usize = 64;
 
 impl Outward<'_> {
-    /// Whether `input`, what the client says next, has to wait until a statement that it will use is parsed.
+    /// Whether `input`, what the client says at the beginning of a batch, has to wait until a statement that it will use is
+    /// parsed.
     #[inline]
     pub(crate) fn waits_for_dress(&mut self, input: &[u8]) -> bool {
         let strays = self.server.phase == Phase::Synced && self.client.may_stray(|| self.ground());
         strays && self.foresees(input)
-    }
-
-    /// The same, behind the end of a batch.
-    #[cold]
-    pub(crate) fn waits_again(&mut self, rest: &[u8]) -> bool {
-        self.waits_for_dress(rest)
     }
 
     #[cold]
@@ -95,11 +88,11 @@ impl Outward<'_> {
                     return true;
                 }
             }
-            if is_first && let Some(text) = self.text_run(&used) {
-                if wants_to_be_first(&text) {
+            if is_first && let Some(look) = self.look_of(&used) {
+                if look == Look::WantsToBeFirst {
                     break;
                 }
-                is_first = !is_planned(&text);
+                is_first = look == Look::None;
             }
             let anew = match used {
                 Use::Renames(name) | Use::Parses { name, .. } => Some(name),
@@ -147,49 +140,35 @@ impl Outward<'_> {
         (!renamed.contains(&&*name)).then_some((statement, By::Clients(name)))
     }
 
-    /// What this parses, or may run.
-    fn text_run<'a>(&self, used: &Use<'a>) -> Option<Cow<'a, [u8]>> {
+    /// Of what this parses, or may run, if it does.
+    fn look_of(&self, used: &Use<'_>) -> Option<Look> {
         match *used {
             Use::Nothing | Use::Renames(_) | Use::OfPortal(_) => None,
-            Use::Parses { text, .. } | Use::Runs(text) => Some(Cow::Borrowed(text)),
+            Use::Parses { text, .. } | Use::Runs(text) => Some(Look::of(text)),
             Use::Of(name) => {
-                let meaning = self.client.meaning(name, &self.server.ledger);
-                let statement = match (&meaning, &self.client.unnamed) {
-                    (Meaning::Statement(statement, ..), _) => statement,
-                    (_, Unnamed::Is(statement)) if name.is_empty() => statement,
-                    _ => return None,
-                };
-                Some(Cow::Owned(statement.query.to_vec()))
+                let statement = self.client.prepared_as(name, &self.server.ledger)?;
+                Some(Look::of(&statement.query))
             }
         }
     }
 
     /// What the statement of this name may do.
     fn reading_of(&mut self, name: &[u8]) -> Option<Arc<Reading>> {
-        let statement = match (self.client.meaning(name, &self.server.ledger), &self.client.unnamed)
-        {
-            (Meaning::Statement(statement, ..), _) => statement,
-            (_, Unnamed::Is(statement)) if name.is_empty() => Arc::clone(statement),
-            _ => return None,
-        };
+        let statement = self.client.prepared_as(name, &self.server.ledger)?;
         let may = self.rules.watches() && self.client.vars.can_read(&statement.query);
         may.then(|| Arc::clone(self.statements.reading_of(&statement)))
     }
 
     /// The statement of this name, if the server lacks it and it was parsed with other settings.
     fn missed(&self, name: &[u8]) -> Option<Arc<Statement>> {
-        let statement = match (self.client.meaning(name, &self.server.ledger), &self.client.unnamed)
-        {
-            (Meaning::Statement(statement, ..), _) => {
-                Some(statement).filter(|statement| self.lacks(statement))
+        let statement = self.client.prepared_as(name, &self.server.ledger)?;
+        let is_missed = match name {
+            b"" => {
+                self.server.trusts_unnamed() && !self.client.unnamed.is_same(&self.server.unnamed)
             }
-            (_, unnamed @ Unnamed::Is(statement)) if name.is_empty() => {
-                let is_there = unnamed.is_same(&self.server.unnamed);
-                Some(statement).filter(|_| self.server.trusts_unnamed() && !is_there).cloned()
-            }
-            _ => None,
+            _ => self.lacks(&statement),
         };
-        statement.filter(|statement| self.wants_dress(statement))
+        (is_missed && self.wants_dress(&statement)).then_some(statement)
     }
 
     /// Whether it is being parsed.
@@ -245,10 +224,26 @@ fn use_of<'a>(piece: &Piece<'a>) -> Use<'a> {
     found.unwrap_or(Use::Nothing)
 }
 
-/// Whether a text is about what its transaction will see, or waits before it looks.
-fn wants_to_be_first(text: &[u8]) -> bool {
-    const WORDS: [&[u8]; 5] = [b"set", b"lock", b"isolation", b"read", b"deferrable"];
-    !is_planned(text) && WORDS.iter().any(|word| mentions(text, word))
+/// What a text has to do with the first look at anything in a transaction, which settles what that will see.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Look {
+    None,
+    Takes,
+    /// It is about what will be seen, or waits before it looks.
+    WantsToBeFirst,
+}
+
+impl Look {
+    fn of(text: &[u8]) -> Self {
+        const WORDS: [&[u8]; 5] = [b"set", b"lock", b"isolation", b"read", b"deferrable"];
+        if is_planned(text) {
+            Self::Takes
+        } else if WORDS.iter().any(|word| mentions(text, word)) {
+            Self::WantsToBeFirst
+        } else {
+            Self::None
+        }
+    }
 }
 
 #[cfg(test)]

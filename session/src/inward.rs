@@ -549,11 +549,11 @@ impl Inward<'_> {
             return;
         }
         let Some(head) = self.server.ledger.head() else { return };
-        let (name, is_ours) = (head.name.clone(), head.whose == Whose::Ours);
+        let name = head.name.clone();
         self.copy_failed();
         if what.is_extended() {
             let queries = self.skip(what);
-            if is_ours && self.server.phase == Phase::Skipping {
+            if self.server.phase == Phase::Skipping {
                 self.make_up_for(queries);
             }
         }

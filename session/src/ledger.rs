@@ -249,10 +249,13 @@ impl Ledger {
     pub(crate) fn skip(&mut self) -> Skipped {
         let sync = self.entries.iter().position(|entry| entry.what == What::Sync);
         let dropped = sync.unwrap_or(self.entries.len());
+        let is_request = |entry: &Entry| matches!(entry.what, What::Query | What::FunctionCall);
+        let is_clients = |entry: &&Entry| entry.whose == Whose::Clients;
+        let is_in_front_of_query = self.entries.iter().find(is_clients).is_some_and(is_request);
         let (failed, mut queries) = (self.first, 0);
         for entry in self.entries.drain(..dropped) {
             self.runs -= usize::from(entry.what.runs());
-            queries += usize::from(matches!(entry.what, What::Query | What::FunctionCall));
+            queries += usize::from(is_in_front_of_query && is_request(&entry));
         }
         self.first += dropped as u64;
         let notes = self.undo.partition_point(|(at, _)| *at < self.first);
@@ -394,7 +397,8 @@ pub(crate) struct Skipped {
     pub(crate) failed: u64,
     /// The last first.
     pub(crate) notes: Vec<(u64, Undo)>,
-    /// How many requests among them would have had a `ReadyForQuery` of their own.
+    /// Where something of ours failed that was in front of a request: how many requests among them would have had a
+    /// `ReadyForQuery` of their own. What is in front of a message of a batch fails for that, as it would.
     pub(crate) queries: usize,
     /// Whether the Sync that ends the skipping has been sent.
     pub(crate) to_sync: bool,

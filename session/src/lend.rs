@@ -346,8 +346,7 @@ impl Outward<'_> {
             return false;
         }
         let name: Arc<[u8]> = name.into();
-        self.revoke(&name);
-        self.server.forget_lent(&name);
+        self.unlend_in_batch(&name);
         self.server.lent.push(Lent::of(&name));
         self.flow.counted.client_parses += 1;
         self.give_name(&name, Some(statement), false);
@@ -379,11 +378,16 @@ impl Outward<'_> {
 
     fn lend_in_batch(&mut self, reading: &Reading) {
         for loan in self.loans(reading) {
-            self.revoke(&loan.0);
-            self.server.forget_lent(&loan.0);
+            self.unlend_in_batch(&loan.0);
             self.inject(What::Parse, |out| parse(&loan, out));
             self.server.lent.push(loan.into());
         }
+    }
+
+    /// It is about to be lent anew, in a batch of the client's.
+    fn unlend_in_batch(&mut self, name: &[u8]) {
+        self.revoke(name);
+        self.server.forget_lent(name);
     }
 
     /// As `lend_for_statement`, where `statement` is about to be parsed or described: what it returns is what

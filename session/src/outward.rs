@@ -110,7 +110,7 @@ impl Outward<'_> {
             self.server.dressed_ahead = 0;
             if !rest.is_empty()
                 && matches!(piece.tag, tag::SYNC | tag::QUERY)
-                && self.waits_again(rest)
+                && self.waits_for_dress(rest)
             {
                 return Ok(Said::Held);
             }
@@ -158,8 +158,7 @@ impl Outward<'_> {
             return true;
         }
         let begins = piece.head == 5 && piece.body.len() >= begins(piece.len);
-        let reads = self.rules.watches() && self.rules.rewrites();
-        piece.first && !begins && reads && self.server.phase != Phase::Skipping
+        piece.first && !begins && self.server.phase != Phase::Skipping
     }
 
     /// A piece of a message that is rewritten at most as a whole; `kept`: it does not lie in the input.
@@ -499,9 +498,13 @@ impl Outward<'_> {
 
     /// Whether this beginning of a body is all that has to be seen of it.
     fn is_enough(&self, tag: u8, body: &[u8]) -> bool {
-        self.server.phase == Phase::Skipping
-            || !self.rules.rewrites() && !self.wants_names(body)
-            || (tag != tag::PARSE && body.len() > NAMES_MAX)
+        if self.server.phase == Phase::Skipping {
+            return true;
+        }
+        if !self.rules.rewrites() {
+            return !self.wants_more(tag, body);
+        }
+        (tag != tag::PARSE && body.len() > NAMES_MAX)
             || (tag == tag::BIND
                 && BindNames::find(body).is_some_and(|names| !self.wants_parameters(&names, body)))
     }

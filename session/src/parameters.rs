@@ -1,6 +1,7 @@
 //! The parameters of a Bind: one may be the name of a setting that its statement brings into being, and that no text
 //! tells of.
 
+use wire::tag::client as tag;
 use wire::{BindNames, DataRow};
 
 use crate::outward::Outward;
@@ -37,14 +38,21 @@ impl Outward<'_> {
         }
     }
 
-    /// Whether more of a message is to be seen that may name a setting.
-    pub(crate) fn wants_names(&self, body: &[u8]) -> bool {
-        self.rules.watches() && body.len() <= LOOKED_AT_MAX
+    /// Whether more of a message of a client whose statements nobody keeps apart is to be seen: it may name a setting or
+    /// another client, or be of what resets something.
+    pub(crate) fn wants_more(&self, tag: u8, body: &[u8]) -> bool {
+        let is_telling = match tag {
+            tag::PARSE => true,
+            tag::BIND => self.client.asks_pids || self.rules.watches(),
+            _ => false,
+        };
+        is_telling && body.len() <= LOOKED_AT_MAX
     }
 
-    /// Whether more of a Bind, of which the names are here, is to be seen.
+    /// Whether more of a Bind, of which the names are here, is to be seen: it may name a setting or another client, or what is
+    /// wrong with it is to be said in front of something else.
     pub(crate) fn wants_parameters(&self, names: &BindNames<'_>, bind: &[u8]) -> bool {
-        if !self.wants_names(bind) {
+        if bind.len() > LOOKED_AT_MAX {
             return false;
         }
         let statement = match &self.client.unnamed {
@@ -52,7 +60,9 @@ impl Outward<'_> {
             _ => self.client.statement(names.statement),
         };
         let reading = statement.and_then(|statement| statement.reading.get());
-        reading.is_none_or(|reading| reading.marks.has(Marks::SETTINGS))
+        let may_name = reading.is_none_or(|reading| reading.marks.has(Marks::SETTINGS));
+        self.rules.watches() && may_name
+            || statement.is_some_and(|of| of.takes_pids || self.may_not_take(of))
     }
 }
 

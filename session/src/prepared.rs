@@ -325,14 +325,15 @@ impl Outward<'_> {
         bind: Option<&Message<'_>>,
     ) -> Fits {
         let by = if name.is_none() { By::None } else { By::Ours };
-        match self.parse_dressed(statement, by) {
+        let dressed = match self.is_fitted(statement) {
+            // It cannot be.
+            true => Dressed::No,
+            false => self.parse_dressed(statement, by),
+        };
+        match dressed {
             Dressed::Later => return Fits::Later,
             Dressed::Struck(error) => {
                 self.provoke(Some(error));
-                return Fits::No;
-            }
-            Dressed::Another => {
-                self.provoke(None);
                 return Fits::No;
             }
             Dressed::No => {}

@@ -39,11 +39,10 @@ impl Outward<'_> {
         let Some(body) = bind.and_then(Message::whole).filter(|body| body.len() <= BIND_MAX) else {
             return;
         };
-        let may_fail = self.may_be_failed() || self.may_differ(statement);
-        let fitting = self.server.fitting.as_ref();
-        let was_said =
-            fitting.is_some_and(|fitting| fitting.is_underway(statement, &self.server.ledger));
-        if !may_fail || was_said || self.server.copy != Copying::No {
+        if self.is_fitted(statement)
+            || !self.may_not_take(statement)
+            || self.server.copy != Copying::No
+        {
             return;
         }
         let Some(names) = BindNames::find(body) else { return };
@@ -65,6 +64,11 @@ impl Outward<'_> {
         });
         self.inject(What::Close, |out| write::client::close(out, Namespace::Portal, portal));
         self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, SCRATCH));
+    }
+
+    /// Whether the server, should it lack `statement`, may refuse to parse it, or take it for something else.
+    pub(crate) fn may_not_take(&self, statement: &Statement) -> bool {
+        self.may_be_failed() || self.may_differ(statement)
     }
 
     /// Whether a statement is described that the server lacks and cannot be given in a failed transaction, and is so

@@ -156,7 +156,7 @@ fn world(seed: u64) -> World {
 /// each hears what it would hear from a server of its own, byte for byte.
 #[test]
 fn clients_hear_what_they_would_hear_alone() {
-    let worlds = std::env::var("WORLDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1500);
+    let worlds = std::env::var("WORLDS").ok().and_then(|n| n.parse().ok()).unwrap_or(6000);
     let first = std::env::var("SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
     let mut seen = Seen::default();
     for seed in first..first + worlds {

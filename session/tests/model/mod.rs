@@ -22,6 +22,8 @@ pub(crate) struct Backend {
     /// Settings, and what of them was last reported.
     vars: BTreeMap<String, String>,
     reported: BTreeMap<String, String>,
+    /// Those that the relay's own transaction or savepoint is to bring back.
+    saved: BTreeMap<String, String>,
     notifies: Vec<String>,
     /// Said, but not flushed.
     held: Vec<u8>,
@@ -77,7 +79,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn ends_transaction(command: &str) -> bool {
-    matches!(command, "commit" | "rollback" | "ROLLBACK")
+    matches!(command, "commit" | "rollback" | "ROLLBACK") || command.starts_with("ROLLBACK TO")
 }
 
 fn has_rows(command: &str) -> bool {
@@ -294,6 +296,7 @@ impl Backend {
                 self.portals.clear();
                 self.complete(if failed || verb == "rollback" { "ROLLBACK" } else { "COMMIT" });
             }
+            "BEGIN" | "SAVEPOINT" | "ROLLBACK" | "SELECT" => self.run_ours(verb, rest),
             "fail" => return Err(failed("22012", format!("failed at {rest}"))),
             "copyin" => {
                 wire::write::message(&mut self.held, tag::server::COPY_IN, |out| {
@@ -334,6 +337,29 @@ impl Backend {
             _ => self.complete("INSERT 0 1"),
         }
         Ok(true)
+    }
+
+    /// In capitals the relay's own words are, with which it puts settings on and takes them off.
+    fn run_ours(&mut self, verb: &str, rest: &str) {
+        match verb {
+            "SELECT" => {
+                let mut quoted = rest.split('\'').skip(1).step_by(2).map(str::to_owned);
+                let (name, value) = (quoted.next(), quoted.next());
+                self.vars.extend(name.zip(value));
+                self.row("set");
+                return self.complete("SELECT 1");
+            }
+            "ROLLBACK" => {
+                self.vars = std::mem::take(&mut self.saved);
+                let is_whole = rest.is_empty();
+                self.status = if is_whole { Status::Idle } else { Status::Transaction };
+            }
+            _ => {
+                self.saved = self.vars.clone();
+                self.status = Status::Transaction;
+            }
+        }
+        self.complete(verb);
     }
 
     fn deallocate(&mut self, verb: &str, name: &str) -> Outcome {
@@ -422,7 +448,7 @@ impl Backend {
             self.unnamed = None;
         }
         let command = text(parse.query);
-        if command.contains("bad") || command.contains(';') {
+        if command.contains("bad") || command.trim_end_matches(';').contains(';') {
             return Err(failed("42601", format!("syntax error in {command}")));
         }
         if self.status == Status::Failed && !ends_transaction(&command) && !command.is_empty() {
@@ -450,12 +476,13 @@ impl Backend {
         let (portal, rest) = cut(body);
         let (statement, rest) = cut(rest);
         let prepared = self.prepared(statement)?;
-        // PostgreSQL counts the parameters first. Here a failed transaction comes first: a statement
-        // that the relay has to prepare there anew fails so before its parameters are seen.
-        if self.status == Status::Failed && !ends_transaction(&prepared.text) {
+        let given = u16::from_be_bytes([rest[2], rest[3]]);
+        // PostgreSQL counts the parameters first. Here a failed transaction comes first: the relay cannot read these texts,
+        // and one that it has to prepare there anew fails so before its parameters are seen.
+        let ends = ends_transaction(&prepared.text) && given == 0 && prepared.types.is_empty();
+        if self.status == Status::Failed && !ends {
             return Err(aborted());
         }
-        let given = u16::from_be_bytes([rest[2], rest[3]]);
         if usize::from(given) != prepared.types.len() {
             let name = text(statement);
             return Err(failed("08P01", format!("bind message for prepared statement \"{name}\"")));

@@ -153,6 +153,14 @@ impl Raw {
         }
     }
 
+    /// Two writes, of which the second comes when the first has surely been read.
+    pub fn send_cut(&mut self, bytes: &[u8], at: usize) {
+        let (first, second) = bytes.split_at(at);
+        self.send(first);
+        std::thread::sleep(Duration::from_millis(50));
+        self.send(second);
+    }
+
     /// Writes of random sizes.
     pub fn send_torn(&mut self, mut bytes: &[u8], dice: &mut Dice) {
         while !bytes.is_empty() {

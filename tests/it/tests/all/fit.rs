@@ -43,10 +43,20 @@ impl<'a> Twins<'a> {
         pooled
     }
 
+    /// The same, where the pooler does not get more than so many bytes at first.
+    pub(crate) fn ask_cut(&mut self, messages: &[Vec<u8>], at: usize) -> Reply {
+        let (bytes, readies) = (messages.concat(), readies(messages));
+        self.pooled.send_cut(&bytes, at);
+        self.direct.send(&bytes);
+        let [pooled, direct] = [&mut self.pooled, &mut self.direct]
+            .map(|raw| without_lines(harness::oracle::mask(raw.until_readies(readies))));
+        assert_eq!(pooled, direct, "pooled {}, direct {}", pooled.tags(), direct.tags());
+        pooled
+    }
+
     /// What either hears.
     pub(crate) fn both(&mut self, messages: &[Vec<u8>]) -> (Reply, Reply) {
-        let bytes = messages.concat();
-        let readies = messages.iter().filter(|m| matches!(m[0], b'S' | b'Q')).count();
+        let (bytes, readies) = (messages.concat(), readies(messages));
         let of = |raw: &mut Raw| {
             raw.send(&bytes);
             without_lines(harness::oracle::mask(raw.until_readies(readies)))
@@ -58,6 +68,10 @@ impl<'a> Twins<'a> {
     pub(crate) fn moves(&self) {
         self.world.howdah.order("RECONNECT");
     }
+}
+
+fn readies(messages: &[Vec<u8>]) -> usize {
+    messages.iter().filter(|message| matches!(message[0], b'S' | b'Q')).count()
 }
 
 /// Where in PostgreSQL's source an error was said is nobody's business.
@@ -337,6 +351,28 @@ fn what_was_told_holds_under_other_settings_too() {
         twins.moves();
         assert_eq!(twins.ask(&use_it("r", &[])).value(), "8", "{set}");
         assert_eq!(twins.ask(&use_it("s", &[])).value(), "7", "{set}");
+    }
+}
+
+/// What a statement has become since a change is what it is by the settings in force, or cannot be by these.
+#[test]
+fn what_has_changed_is_what_it_is_by_present_settings() {
+    howdah_only!("it has no such statements");
+    let world = world_with_t();
+    world.direct_app().run("CREATE TABLE two.t AS SELECT 9 AS a");
+    let mut ann = Twins::new(&world);
+    ann.ask(&prepare("s", "SELECT * FROM t"));
+    change(&world, "ALTER TABLE t ALTER COLUMN a TYPE text");
+    for (path, code, value) in
+        [("one", "42P01", ""), ("public", "0A000", ""), ("two", "", "9"), ("one", "42P01", "")]
+    {
+        ann.ask(&[query(&format!("SET search_path = {path}"))]);
+        ann.moves();
+        let reply = ann.ask(&use_it("s", &[]));
+        assert_eq!((reply.code().as_str(), reply.column().concat().as_str()), (code, value));
+        ann.moves();
+        let reply = ann.ask(&[vec![query("BEGIN")], use_it("s", &[]), vec![query("END")]].concat());
+        assert_eq!(reply.code(), code, "in a transaction: {path}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a client does to others on purpose: it ends their sessions, it drops the database that they were in.
 
 use harness::postgres::PASSWORD;
-use harness::say::{describe_portal, execute, extended, parse_typed, sync};
+use harness::say::{bind, describe_portal, execute, extended, parse, parse_typed, sync};
 use harness::{Raw, World, eventually, say};
 
 fn pid(client: &Raw) -> u32 {
@@ -26,6 +26,34 @@ fn a_client_without_a_server_can_be_ended() {
     // Who is gone is nobody, as PostgreSQL says.
     let reply = bob.query(&format!("SELECT pg_terminate_backend({anns})"));
     assert_eq!((reply.value().as_str(), reply.count(b'N')), ("f", 1));
+}
+
+/// However the message comes that says whom, and whoever keeps statements apart.
+#[test]
+fn whom_a_message_in_pieces_means_is_understood() {
+    howdah_only!("a pid means nothing there");
+    for mode in ["transaction", "session"] {
+        let world = World::with(3, |setup| setup.set("pool_mode", mode));
+        let mut bob = world.client();
+        bob.ask(&[parse("end", "SELECT pg_terminate_backend($1)"), sync()].concat());
+        let text = |pid: &str| format!("SELECT pg_terminate_backend({pid})");
+        for way in ["a statement prepared before", "a parameter", "a text", "a Query"] {
+            let mut ann = world.client();
+            ann.run("SELECT 1");
+            let pid = pid(&ann).to_string();
+            let bytes = match way {
+                "a Query" => say::query(&text(&pid)),
+                "a text" => [extended(&text(&pid), &[]), sync()].concat(),
+                "a parameter" => [extended(&text("$1"), &[&pid]), sync()].concat(),
+                _ => [bind("", "end", &[&pid]), execute("", 0), sync()].concat(),
+            };
+            let at = bytes.windows(pid.len()).position(|part| part == pid.as_bytes());
+            bob.send_cut(&bytes, at.expect("it stands there") + 2);
+            let reply = bob.until_readies(1);
+            assert_eq!((reply.value().as_str(), reply.count(b'N')), ("t", 0), "{mode}, {way}");
+            assert_eq!(ann.fatal().code(), "57P01", "{mode}, {way}");
+        }
+    }
 }
 
 /// As connection pools do it, to several at once: one of them at work, and one that is none of ours.

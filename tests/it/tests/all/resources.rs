@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use harness::say::{copy_data, extended, query, sync};
-use harness::{FakeServer, Heard, Raw, Setup, World, eventually, seconds, took};
+use harness::{FakeServer, Heard, Raw, Setup, World, eventually, eventually_within, seconds, took};
 
 #[test]
 fn a_slow_reader_of_100_megabytes_costs_no_memory_and_holds_nobody_up() {
@@ -49,7 +49,7 @@ fn idle_clients_take_little_memory() {
 }
 
 /// One client alone, whose server answers at once: its worker does not go to sleep for the answer, nor for what it asks
-/// next. Where others want the processor it may have to, so the best of some attempts counts.
+/// next. Where others want the processor it may have to, so there is time for a quiet moment.
 #[test]
 fn a_lone_client_is_not_kept_waiting_by_a_sleeper() {
     howdah_only!("others sleep");
@@ -59,11 +59,10 @@ fn a_lone_client_is_not_kept_waiting_by_a_sleeper() {
         let mut sleeps = |busy_poll: u32| {
             let _set = world.howdah.console(&format!("SET busy_poll = {busy_poll}"));
             let before = world.howdah.sleeps();
-            (0..500).for_each(|_| drop(client.run("SELECT 1")));
+            (0..200).for_each(|_| drop(client.run("SELECT 1")));
             world.howdah.sleeps() - before
         };
-        let mut polled = || sleeps(1000) * 2 < sleeps(0);
-        assert!(std::iter::repeat_with(&mut polled).take(20).any(|polled| polled), "{driver}");
+        eventually_within(seconds(60.0), driver, || sleeps(1000) * 2 < sleeps(0));
     }
 }
 

@@ -5,6 +5,7 @@ use harness::say::{
     bind, close_portal, close_statement, describe_portal, describe_statement, execute, extended,
     parse, query, sync,
 };
+use harness::{Heard, seconds};
 
 use crate::fit::{Twins, change, prepare, use_it, world, world_with_t};
 
@@ -50,6 +51,45 @@ fn parameters_are_looked_at_before_the_statement() {
     ann.moves();
     let twice = [bind("p", "told", &["0"]), close_portal("p"), bind("p", "untold", &["0"])];
     ann.ask(&[query("BEGIN"), twice.concat(), execute("p", 0), sync(), query("COMMIT")]);
+}
+
+/// What is wrong with them is wrong with the client's message: all behind it in its batch is skipped, queries too.
+#[test]
+fn what_is_behind_wrong_parameters_is_skipped() {
+    howdah_only!("it is the server's to say");
+    let world = world_with_t();
+    let mut ann = world.client();
+    ann.ask(&[parse("s", "SELECT a FROM t WHERE a > $1"), sync()].concat());
+    change(&world, "ALTER TABLE t ADD b int");
+    world.howdah.order("RECONNECT");
+    ann.send(&[bind("", "s", &["1", "2"]), query("SELECT 1"), query("SELECT 2")].concat());
+    assert!(matches!(ann.hear(seconds(5.0)), Heard::Message(said) if said.tag == b'E'));
+    assert!(matches!(ann.hear(seconds(0.1)), Heard::Quiet));
+    assert_eq!(ann.ask(&sync()).tags(), "Z");
+    assert_eq!(ann.value("SELECT 3"), "3");
+}
+
+/// However it comes.
+#[test]
+fn parameters_in_pieces_are_looked_at_before_the_statement() {
+    howdah_only!("they are looked at in its order");
+    let world = world_with_t();
+    let mut ann = Twins::new(&world);
+    let sql = "SELECT a FROM t WHERE a > $1::int";
+    ann.ask(&[prepare("s", sql), prepare("", sql)].concat());
+    fail(&mut ann);
+    for name in ["s", ""] {
+        let wrong = bind("", name, &["1", "2"]);
+        // With the name, and without the number of parameters.
+        let cut = 1 + 4 + 1 + name.len() + 1 + 2;
+        assert_eq!(ann.ask_cut(&[wrong.clone(), sync()], cut).code(), "08P01", "{name:?}");
+    }
+    ann.ask(&[query("ROLLBACK")]);
+    change(&world, "ALTER TABLE t RENAME TO u");
+    ann.moves();
+    assert_eq!(ann.ask_cut(&use_it("s", &["1", "2"]), 10).code(), "08P01");
+    ann.moves();
+    assert_eq!(ann.ask_cut(&use_it("s", &["1"]), 10).code(), "42P01");
 }
 
 /// The unnamed one, too, is prepared as it was meant.

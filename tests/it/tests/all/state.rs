@@ -140,11 +140,14 @@ fn a_setting_that_is_updated_is_its_clients_each_time() {
     let world = World::pool(1);
     let (mut ann, mut bob) = two(&world);
     let usual = bob.value("SHOW work_mem");
-    for update in [
-        "UPDATE pg_settings SET setting = '99000' WHERE name = 'work_mem'",
-        "WITH a AS (SELECT 1) UPDATE pg_catalog.pg_settings SET setting = '98000' FROM a WHERE name = 'work_mem'",
+    for (update, value) in [
+        ("UPDATE pg_settings SET setting = '99000' WHERE name = 'work_mem'", "99000kB"),
+        (
+            "WITH a AS (SELECT 1) UPDATE pg_catalog.pg_settings SET setting = '98000' FROM a \
+             WHERE name = 'work_mem'",
+            "98000kB",
+        ),
     ] {
-        let value = if update.contains("99000") { "99000kB" } else { "98000kB" };
         ann.run(&format!("SET work_mem = '{value}'"));
         for _ in 0..3 {
             ann.run(update);
