@@ -65,7 +65,9 @@ fn literal() -> impl Strategy<Value = (String, String)> {
         let quoted = text.replace('\'', "''");
         let written = match how {
             0 if !text.contains('\\') => format!("'{quoted}'"),
-            1 if !text.contains("$q$") && !text.ends_with('$') => format!("$q${text}$q$"),
+            1 if !text.contains("$q$") && !text.ends_with("$q") && !text.ends_with('$') => {
+                format!("$q${text}$q$")
+            }
             2 => format!("U&'{}'", quoted.replace('\\', "\\\\")),
             _ => format!("E'{}'", quoted.replace('\\', "\\\\")),
         };
