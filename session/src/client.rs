@@ -104,8 +104,8 @@ impl ClientSide {
         self.names.as_ref().map_or(Meaning::Nothing, |names| names.meaning(name, ledger))
     }
 
-    /// What is prepared by this name, or without one.
-    pub(crate) fn prepared_as(&self, name: &[u8], ledger: &Ledger) -> Option<Arc<Statement>> {
+    /// What a name stands for, or having none, where no answer still to come decides that.
+    pub(crate) fn settled(&self, name: &[u8], ledger: &Ledger) -> Option<Arc<Statement>> {
         match (self.meaning(name, ledger), &self.unnamed) {
             (Meaning::Statement(statement, ..), _) => Some(statement),
             (_, Unnamed::Is(statement)) if name.is_empty() => Some(Arc::clone(statement)),

@@ -161,10 +161,7 @@ impl Outward<'_> {
         self.server.ledger.push(What::Own(Own::Dress), Whose::Ours, None);
         self.flow.counted.server_parses += 1;
         match &by {
-            By::Nobody => self.say(|out| {
-                let messages = describing(&statement.query, statement.told_types());
-                messages.iter().for_each(|(_, message)| out.extend_from_slice(message));
-            }),
+            By::Nobody => self.say_all(&describing(&statement.query, statement.told_types())),
             By::Ours => self.parse_as(&statement.name, statement),
             By::None => {
                 self.server.drop_unnamed();
@@ -207,11 +204,13 @@ impl Outward<'_> {
         self.server.phase = Phase::Synced;
         self.server.ledger.push(What::Own(own), Whose::Ours, None);
         for sql in statements {
-            self.say(|out| {
-                passing(sql).iter().for_each(|(_, message)| out.extend_from_slice(message));
-            });
+            self.say_all(&passing(sql));
         }
         self.say(write::client::sync);
+    }
+
+    fn say_all(&mut self, messages: &[(What, Vec<u8>)]) {
+        self.say(|out| messages.iter().for_each(|(_, message)| out.extend_from_slice(message)));
     }
 }
 

@@ -165,7 +165,7 @@ impl Outward<'_> {
         let bound = self.server.ledger.last().filter(|last| last.what == What::Bind);
         let Some(bound) = bound.filter(|_| body == b"P\0") else { return };
         let name = bound.name.as_deref().unwrap_or_default();
-        if let Some(statement) = self.client.prepared_as(name, &self.server.ledger) {
+        if let Some(statement) = self.client.settled(name, &self.server.ledger) {
             self.look_into(&statement, false);
         }
     }

@@ -146,7 +146,7 @@ impl Outward<'_> {
             Use::Nothing | Use::Renames(_) | Use::OfPortal(_) => None,
             Use::Parses { text, .. } | Use::Runs(text) => Some(Look::of(text)),
             Use::Of(name) => {
-                let statement = self.client.prepared_as(name, &self.server.ledger)?;
+                let statement = self.client.settled(name, &self.server.ledger)?;
                 Some(Look::of(&statement.query))
             }
         }
@@ -154,14 +154,14 @@ impl Outward<'_> {
 
     /// What the statement of this name may do.
     fn reading_of(&mut self, name: &[u8]) -> Option<Arc<Reading>> {
-        let statement = self.client.prepared_as(name, &self.server.ledger)?;
+        let statement = self.client.settled(name, &self.server.ledger)?;
         let may = self.rules.watches() && self.client.vars.can_read(&statement.query);
         may.then(|| Arc::clone(self.statements.reading_of(&statement)))
     }
 
     /// The statement of this name, if the server lacks it and it was parsed with other settings.
     fn missed(&self, name: &[u8]) -> Option<Arc<Statement>> {
-        let statement = self.client.prepared_as(name, &self.server.ledger)?;
+        let statement = self.client.settled(name, &self.server.ledger)?;
         let is_missed = match name {
             b"" => {
                 self.server.trusts_unnamed() && !self.client.unnamed.is_same(&self.server.unnamed)

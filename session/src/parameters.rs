@@ -1,5 +1,5 @@
 //! The parameters of a Bind: one may be the name of a setting that its statement brings into being, and that no text
-//! tells of.
+//! tells of. And how much of a message has to be seen before it goes on.
 
 use wire::tag::client as tag;
 use wire::{BindNames, DataRow};

@@ -38,30 +38,31 @@ impl<'a> Twins<'a> {
 
     /// Both hear the same.
     pub(crate) fn ask(&mut self, messages: &[Vec<u8>]) -> Reply {
-        let (pooled, direct) = self.both(messages);
-        assert_eq!(pooled, direct, "pooled {}, direct {}", pooled.tags(), direct.tags());
-        pooled
+        same(self.both(messages))
     }
 
     /// The same, where the pooler does not get more than so many bytes at first.
     pub(crate) fn ask_cut(&mut self, messages: &[Vec<u8>], at: usize) -> Reply {
-        let (bytes, readies) = (messages.concat(), readies(messages));
-        self.pooled.send_cut(&bytes, at);
-        self.direct.send(&bytes);
-        let [pooled, direct] = [&mut self.pooled, &mut self.direct]
-            .map(|raw| without_lines(harness::oracle::mask(raw.until_readies(readies))));
-        assert_eq!(pooled, direct, "pooled {}, direct {}", pooled.tags(), direct.tags());
-        pooled
+        same(self.both_by(messages, |raw, bytes| raw.send_cut(bytes, at)))
     }
 
     /// What either hears.
     pub(crate) fn both(&mut self, messages: &[Vec<u8>]) -> (Reply, Reply) {
-        let (bytes, readies) = (messages.concat(), readies(messages));
-        let of = |raw: &mut Raw| {
-            raw.send(&bytes);
-            without_lines(harness::oracle::mask(raw.until_readies(readies)))
-        };
-        (of(&mut self.pooled), of(&mut self.direct))
+        self.both_by(messages, Raw::send)
+    }
+
+    fn both_by(
+        &mut self,
+        messages: &[Vec<u8>],
+        send: impl FnOnce(&mut Raw, &[u8]),
+    ) -> (Reply, Reply) {
+        let bytes = messages.concat();
+        let readies = messages.iter().filter(|m| matches!(m[0], b'S' | b'Q')).count();
+        let hear = |raw: &mut Raw| without_lines(harness::oracle::mask(raw.until_readies(readies)));
+        send(&mut self.pooled, &bytes);
+        let pooled = hear(&mut self.pooled);
+        self.direct.send(&bytes);
+        (pooled, hear(&mut self.direct))
     }
 
     /// The next server has nothing of what the last one was given.
@@ -70,8 +71,9 @@ impl<'a> Twins<'a> {
     }
 }
 
-fn readies(messages: &[Vec<u8>]) -> usize {
-    messages.iter().filter(|message| matches!(message[0], b'S' | b'Q')).count()
+fn same((pooled, direct): (Reply, Reply)) -> Reply {
+    assert_eq!(pooled, direct, "pooled {}, direct {}", pooled.tags(), direct.tags());
+    pooled
 }
 
 /// Where in PostgreSQL's source an error was said is nobody's business.
