@@ -146,10 +146,6 @@ impl Outward<'_> {
 
     fn dress_up(&mut self, statement: &Arc<Statement>, by: By) -> bool {
         let Some(on) = self.put_on(statement) else { return false };
-        let off: &[&[u8]] = match self.server.status {
-            Status::Idle => &[b"ROLLBACK"],
-            _ => &[b"ROLLBACK TO \"PGBOUNCER_0\"", b"RELEASE \"PGBOUNCER_0\""],
-        };
         self.run_ours(Own::Dress, on.iter().map(Vec::as_slice));
         if matches!(by, By::Ours) {
             self.make_room(statement);
@@ -174,7 +170,7 @@ impl Outward<'_> {
         }
         self.say(write::client::sync);
         let last = self.server.ledger.next();
-        self.run_ours(Own::Dress, off.iter().copied());
+        self.run_ours(Own::Dress, self.take_off().iter().copied());
         let statement = Arc::clone(statement);
         let dressing = Dressing { statement, by, parse, last, error: None, fits: None };
         self.server.dressing = Some(Box::new(dressing));
@@ -197,6 +193,14 @@ impl Outward<'_> {
         let mut on: Vec<Vec<u8>> = off.map(<[u8]>::to_vec).into();
         state::put_on(dress.state.as_deref(), &dress.vars, &mut on);
         Some(on)
+    }
+
+    /// What takes them off again; the first of it by itself undoes what has failed.
+    pub(crate) fn take_off(&self) -> &'static [&'static [u8]] {
+        match self.server.status {
+            Status::Idle => &[b"ROLLBACK"],
+            _ => &[b"ROLLBACK TO \"PGBOUNCER_0\"", b"RELEASE \"PGBOUNCER_0\""],
+        }
     }
 
     /// Have the server run these, in one batch.

@@ -255,6 +255,7 @@ impl Inward<'_> {
             self.server.reports.clear();
             self.server.ledger.ended();
             self.server.portals.clear();
+            self.server.failing.clear();
             self.server.underway = None;
         }
         if self.server.signals.is_some() && self.server.ledger.is_empty() {
@@ -272,7 +273,11 @@ impl Inward<'_> {
         match kind {
             // Whether it was done is for what is behind it to show.
             Own::Lift => return,
-            Own::Lend => error = None,
+            Own::Lend => {
+                if let Some(error) = error.take() {
+                    self.could_not_lend(error);
+                }
+            }
             Own::Dress => self.dressed(error.take()),
             Own::Regain => {
                 self.regained();
@@ -286,7 +291,7 @@ impl Inward<'_> {
             }
             Own::Prepare => {
                 let workshop = &mut self.server.trail.workshop;
-                workshop.answered(error.is_some());
+                workshop.answered(error.take());
                 if !workshop.underway.is_empty() && !self.heard.fatal {
                     return;
                 }
@@ -573,9 +578,10 @@ impl Inward<'_> {
             }
             return;
         }
+        let instead = self.failed_instead(&fields);
         match name {
             Some(name) => self.name_error(message.body, &name, code),
-            None => match self.replaced(message.body) {
+            None => match instead.or_else(|| self.replaced(message.body)) {
                 Some(body) => self.flow.to_client.say(|out| {
                     write::message(out, tag::ERROR, |out| out.extend_from_slice(&body));
                 }),

@@ -3,7 +3,6 @@
 //! On servers a client's statements have names of ours. A text that calls one by the client's name gets it
 //! under that name for just as long: prepared in front of it, closed behind it.
 
-use std::iter;
 use std::sync::Arc;
 
 use wire::{Namespace, Status, write};
@@ -232,36 +231,60 @@ impl Outward<'_> {
         for name in ours {
             self.say(|out| write::client::close(out, Namespace::Statement, name));
         }
-        // One that cannot be prepared now is to stand in no other's way.
         for loan in loans {
-            let quiet = self.is_quiet();
-            let dress = loan.1.as_deref().filter(|statement| quiet && self.may_differ(statement));
-            let on = dress.and_then(|statement| self.put_on(statement));
-            if let Some(on) = &on {
-                self.run_ours(Own::Lend, on.iter().map(Vec::as_slice));
-            }
-            self.unlend(&loan.0);
-            self.lend(|out| parse(&loan, out));
-            if on.is_some() {
-                self.run_ours(Own::Lend, iter::once(&b"ROLLBACK"[..]));
-            }
-            let may_fail = quiet && loan.2 == Use::List;
-            let mut lent = Lent::from(loan);
-            if may_fail {
-                // If it could not be prepared, its name is there all the same.
-                self.lend(|out| parse(&(Arc::clone(&lent.name), None, Use::Name), out));
-                lent.stands = Stands::ForNothing;
-            }
-            self.server.lent.push(lent);
+            self.lend_apart(loan);
         }
         self.lend(|_| {});
     }
 
+    /// In batches of its own: one that cannot be prepared now is to stand in no other's way.
+    fn lend_apart(&mut self, loan: Loan) {
+        let (name, statement, purpose) = &loan;
+        let quiet = self.is_quiet();
+        let may_try = quiet || *purpose == Use::Execution && self.can_undo();
+        let differs = statement.clone().filter(|statement| may_try && self.may_differ(statement));
+        let on = differs.as_ref().and_then(|statement| self.put_on(statement));
+        let (off, is_inside) = (self.take_off(), on.is_some() && !quiet);
+        self.unlend(name);
+        if let Some(on) = &on {
+            self.run_ours(Own::Lend, on.iter().map(Vec::as_slice));
+            self.lend(|out| parse(&loan, out));
+            self.run_ours(Own::Lend, off.iter().copied().take(1));
+        }
+        // What is there already, another does not replace.
+        match differs.filter(|_| quiet || on.is_some()) {
+            _ if *purpose == Use::List && quiet => {
+                self.lend(|out| parse(&loan, out));
+                self.lend(|out| parse(&(Arc::clone(name), None, Use::Name), out));
+                return self.server.lent.push(Lent { name: loan.0, stands: Stands::ForNothing });
+            }
+            Some(statement) => {
+                // What has become another is that by the settings in force, as PostgreSQL has it.
+                let at = self.server.ledger.next();
+                self.lend(|out| parse(&loan, out));
+                if is_inside {
+                    self.run_ours(Own::Lend, off.iter().copied().take(1));
+                }
+                self.lend_failing(name, &statement, at);
+                if is_inside {
+                    self.run_ours(Own::Lend, off.iter().copied());
+                }
+            }
+            None => self.lend(|out| parse(&loan, out)),
+        }
+        self.server.lent.push(loan.into());
+    }
+
     /// Whether nothing of the client's is under way, in no transaction.
     fn is_quiet(&self) -> bool {
+        self.server.status == Status::Idle && self.can_undo()
+    }
+
+    /// Whether what is done now for ourselves can be undone.
+    fn can_undo(&self) -> bool {
         let server = &self.server;
         server.phase == Phase::Synced
-            && server.status == Status::Idle
+            && server.status != Status::Failed
             && server.ledger.owes_only_us()
     }
 

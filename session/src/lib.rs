@@ -6,6 +6,7 @@ mod ahead;
 mod cache;
 mod client;
 mod dress;
+mod failing;
 mod fit;
 mod flow;
 mod foresight;

@@ -82,6 +82,14 @@ pub(crate) fn can_be_repeated(name: &[u8], text: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(is_plain) && !CLOCKS.iter().any(|word| has(word))
 }
 
+/// One that could not be prepared.
+#[derive(Debug)]
+struct Lacking {
+    made: Made,
+    /// The body of the error.
+    error: Box<[u8]>,
+}
+
 /// What is known of the statements on one server besides their list.
 #[derive(Debug, Default)]
 pub(crate) struct Workshop {
@@ -92,7 +100,7 @@ pub(crate) struct Workshop {
     /// What was prepared since, and on which ground.
     fresh: Vec<Made>,
     /// What its client has and could not be prepared here: its table is gone, perhaps for a while.
-    lacking: Vec<Made>,
+    lacking: Vec<Lacking>,
     /// What it is being made to prepare, in order.
     pub(crate) underway: VecDeque<Made>,
     /// One of the statements cannot be made elsewhere.
@@ -138,7 +146,7 @@ impl Workshop {
 
     /// The client gives this name up, whether there is such a statement here or not.
     pub(crate) fn deallocate(&mut self, name: &[u8]) {
-        self.lacking.retain(|made| *made.name != *name);
+        self.lacking.retain(|lacking| *lacking.made.name != *name);
     }
 
     pub(crate) fn deallocate_all(&mut self) {
@@ -170,8 +178,7 @@ impl Workshop {
     /// All that the client has: what is here, and what could not be made here.
     pub(crate) fn with_lacking(&self, made: &[Made]) -> Option<Vec<Made>> {
         let is_here = |lacking: &&Made| made.iter().any(|made| made.name == lacking.name);
-        let lacking: Vec<Made> =
-            self.lacking.iter().filter(|made| !is_here(made)).cloned().collect();
+        let lacking: Vec<Made> = self.lacking().filter(|made| !is_here(made)).cloned().collect();
         (!lacking.is_empty()).then(|| [made, &lacking].concat())
     }
 
@@ -183,11 +190,9 @@ impl Workshop {
     }
 
     /// The next of those under way was answered.
-    pub(crate) fn answered(&mut self, refused: bool) {
-        if let Some(made) = self.underway.pop_front()
-            && refused
-        {
-            self.lacking.push(made);
+    pub(crate) fn answered(&mut self, error: Option<Box<[u8]>>) {
+        if let (Some(made), Some(error)) = (self.underway.pop_front(), error) {
+            self.lacking.push(Lacking { made, error });
         }
     }
 
@@ -197,8 +202,26 @@ impl Workshop {
         lists && self.underway.is_empty() && !self.bound
     }
 
-    pub(crate) fn lacking(&self) -> &[Made] {
-        &self.lacking
+    pub(crate) fn lacking(&self) -> impl Iterator<Item = &Made> {
+        self.lacking.iter().map(|lacking| &lacking.made)
+    }
+
+    /// Whether anything of its client's could not be prepared here.
+    pub(crate) fn lacks(&self) -> bool {
+        !self.lacking.is_empty()
+    }
+
+    /// Why that of which a text says that it does not exist could not be prepared. It is in quotes of some language.
+    pub(crate) fn reason(&self, text: &[u8]) -> Option<&[u8]> {
+        let is_named = |name: &[u8]| {
+            text.windows(name.len() + 2).any(|part| {
+                let quotes = [part.first(), part.last()];
+                part.get(1..=name.len()) == Some(name)
+                    && !quotes.into_iter().flatten().any(u8::is_ascii_alphanumeric)
+            })
+        };
+        let lacking = self.lacking.iter().find(|lacking| is_named(&lacking.made.name))?;
+        Some(&lacking.error)
     }
 
     pub(crate) fn discarded(&mut self) {
@@ -229,6 +252,20 @@ mod tests {
         assert_eq!(ground(None, &named), bare);
         named.set(b"DateStyle", b"German");
         assert_ne!(ground(None, &named), bare);
+    }
+
+    #[test]
+    fn why_one_is_lacking_is_known_by_its_name() {
+        let mut workshop = Workshop::default();
+        let made = Made { name: (*b"s").into(), text: Box::default(), ground: 0 };
+        workshop.underway.push_back(made);
+        workshop.answered(Some((*b"why").into()));
+        for text in ["prepared statement \"s\" does not exist", "\u{ab}s\u{bb}"] {
+            assert_eq!(workshop.reason(text.as_bytes()), Some(&b"why"[..]), "{text}");
+        }
+        for text in ["prepared statement \"st\" does not exist", "\"as\"", "s", ""] {
+            assert_eq!(workshop.reason(text.as_bytes()), None, "{text}");
+        }
     }
 
     #[test]

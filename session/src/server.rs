@@ -8,6 +8,7 @@ use wire::{Scanner, Status};
 use crate::ages::Underway;
 use crate::cache::Cache;
 use crate::dress::Dressing;
+use crate::failing::Failing;
 use crate::fit::{Described, Fitting};
 use crate::ledger::{Ledger, Trust, Undo, What, Whose};
 use crate::lend::Lent;
@@ -54,6 +55,8 @@ pub struct ServerSide {
     pub(crate) rows: Vec<Box<[u8]>>,
     /// The client's names that it has for a moment.
     pub(crate) lent: Vec<Lent>,
+    /// Those of them that perhaps cannot be prepared.
+    pub(crate) failing: Vec<Failing>,
     /// What it is told to DEALLOCATE, in order, by the entry that says so.
     pub(crate) deallocates: VecDeque<(u64, Box<[u8]>)>,
     /// Portals of statements that execute or deallocate by name.
@@ -220,6 +223,7 @@ impl ServerSide {
             found: None,
             rows: Vec::new(),
             lent: Vec::new(),
+            failing: Vec::new(),
             deallocates: VecDeque::new(),
             portals: Vec::new(),
             wager: None,

@@ -121,6 +121,13 @@ impl Outward<'_> {
         Some(types)
     }
 
+    /// The same, where those not known take what is given as text.
+    pub(crate) fn types_as_text(&self, statement: &Statement) -> Option<Vec<u8>> {
+        let mut types = self.types_known(statement)?;
+        fill(&mut types, &[0, 0])?;
+        Some(types)
+    }
+
     fn text_of<'s>(&self, statement: &'s Statement) -> Option<&'s str> {
         let can = self.rules.watches() && self.client.vars.can_read(&statement.query);
         str::from_utf8(&statement.query).ok().filter(|_| can)

@@ -407,9 +407,9 @@ impl Trail {
             }
         }
         self.state.clone_from(&client.state);
-        let lacking = self.workshop.lacking();
-        if let Some(state) = self.state.as_deref().filter(|_| !lacking.is_empty()) {
-            let made = state.made().iter().filter(|made| !lacking.contains(made)).cloned();
+        if let Some(state) = self.state.as_deref().filter(|_| self.workshop.lacks()) {
+            let is_lacking = |made: &&Made| self.workshop.lacking().any(|lacking| lacking == *made);
+            let made = state.made().iter().filter(|made| !is_lacking(made)).cloned();
             let state = state.with_made(made.collect());
             self.state = (!state.is_default()).then(|| state.shared());
         }

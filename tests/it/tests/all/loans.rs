@@ -127,3 +127,78 @@ fn what_is_gone_is_told_to_whoever_executes_it() {
         assert_eq!((pooled.code(), pooled.status()), (direct.code(), direct.status()), "{begins}");
     }
 }
+
+/// A text that executes what cannot be prepared again is run up to there, and hears why, but what is wrong with its own
+/// parameters first.
+#[test]
+fn a_text_executes_what_is_gone() {
+    howdah_only!("it does not know them");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    for name in ["gone", "lost"] {
+        change(&world, &format!("CREATE TABLE public.{name} AS SELECT 1 AS a"));
+    }
+    ann.ask(&prepare("s", "SELECT a FROM gone"));
+    ann.ask(&prepare("t", "SELECT a FROM lost WHERE a = $1"));
+    let untold = [parse("u", "SELECT a FROM lost WHERE a = $1"), sync()];
+    ann.ask(&untold);
+    ann.ask(&prepare("fine", "SELECT $1::int"));
+    change(&world, "DROP TABLE gone; ALTER TABLE lost RENAME a TO b");
+    let texts = [
+        "EXECUTE s",
+        "SELECT 1; EXECUTE s; SELECT 2",
+        "EXECUTE fine(1); EXECUTE s",
+        "EXECUTE s; EXECUTE t(1)",
+        "EXECUTE t(1)",
+        "EXECUTE t('a')",
+        "EXECUTE t",
+        "EXECUTE t(1/0)",
+        "EXECUTE t(1, 2)",
+        "EXECUTE t('howdah_cannot_prepare_1')",
+        "EXECUTE u(1)",
+        "EXECUTE u(1, 2)",
+        "EXPLAIN EXECUTE t(1)",
+        "CREATE TABLE made AS EXECUTE t(1)",
+        "SAVEPOINT a; SELECT 1; EXECUTE s",
+        "SELECT 1; ROLLBACK; EXECUTE fine(2)",
+    ];
+    for begins in ["", "BEGIN", "SET search_path = one", "BEGIN; SET LOCAL search_path = two"] {
+        for text in texts {
+            ann.ask(&[query("RESET ALL")]);
+            ann.moves();
+            ann.ask(&[query(begins)]);
+            ann.ask(&[query(text)]);
+            ann.ask(&[query("SELECT 7")]);
+            ann.ask(&[query("ROLLBACK; SELECT 8")]);
+        }
+    }
+    ann.moves();
+    ann.ask(&[query("DEALLOCATE t; SELECT 1; EXECUTE t(1)")]);
+}
+
+/// The same of what SQL prepared.
+#[test]
+fn a_text_executes_what_is_gone_and_sql_had_prepared() {
+    howdah_only!("it does not know them");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    change(&world, "CREATE TABLE public.gone AS SELECT 1 AS a");
+    ann.ask(&[query("PREPARE s AS SELECT a FROM gone")]);
+    ann.ask(&[query("PREPARE fine AS SELECT 5")]);
+    change(&world, "DROP TABLE gone");
+    for begins in ["", "BEGIN"] {
+        for text in ["EXECUTE s", "SELECT 1; EXECUTE s; SELECT 2", "EXECUTE fine", "EXECUTE nobody"]
+        {
+            ann.moves();
+            ann.ask(&[query(begins)]);
+            ann.ask(&[query(text)]);
+            ann.ask(&[query("ROLLBACK; SELECT 8")]);
+            if !text.contains(';') {
+                ann.ask(&[parse("", text), bind("", "", &[]), execute("", 0), sync()]);
+            }
+        }
+    }
+    change(&world, "CREATE TABLE public.gone AS SELECT 1 AS a");
+    ann.moves();
+    assert_eq!(ann.ask(&[query("EXECUTE s")]).value(), "1");
+}
