@@ -127,8 +127,15 @@ impl Inward<'_> {
                 tag => Err(Fault::Unexpected { tag }),
             };
         };
-        let ours = head.whose == Whose::Ours && !planted::is("own-answers-heard")
-            || tag == tag::PARAMETER_DESCRIPTION && mem::take(&mut self.server.has_parameters);
+        let of_parameters = tag == tag::PARAMETER_DESCRIPTION;
+        let ours = match head.whose {
+            Whose::Clients => of_parameters && mem::take(&mut self.server.has_parameters),
+            Whose::OursToParameters => {
+                self.server.has_parameters |= of_parameters;
+                !of_parameters
+            }
+            Whose::Ours => !planted::is("own-answers-heard"),
+        };
         // What a statement of our own gives notice of is nothing to the client.
         if tag == tag::NOTICE {
             return Ok(linked && !ours);

@@ -72,6 +72,8 @@ pub(crate) enum Whose {
     Clients,
     /// We put the message in: its answer is swallowed, unless it is an error.
     Ours,
+    /// So is this, but for what it says of parameters: that is heard now, and not when the client's own Describe is answered.
+    OursToParameters,
 }
 
 impl What {

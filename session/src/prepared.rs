@@ -338,7 +338,10 @@ impl Outward<'_> {
             }
             Dressed::No => {}
         }
-        self.bind_instead(statement, name, bind);
+        match bind {
+            Some(_) => self.bind_instead(statement, name, bind),
+            None => self.tell_parameters(statement),
+        }
         let fits = self.fits(statement);
         if fits == Fits::No {
             self.provoke(None);

@@ -54,7 +54,7 @@ impl Outward<'_> {
         // Without parameters it could be run in a failed transaction, where PostgreSQL does not come to the portal.
         let has_portal = !self.may_be_failed() || !types.is_empty();
         let portal = if has_portal { names.portal } else { SCRATCH };
-        self.stand_in(&types);
+        self.stand_in(b"ROLLBACK", &types);
         let name = name.map_or_else(|| Arc::from(&b""[..]), Arc::clone);
         self.server.ledger.push(What::Bind, Whose::Ours, Some(name));
         self.say(|out| {
@@ -71,10 +71,26 @@ impl Outward<'_> {
         self.may_be_failed() || self.may_differ(statement)
     }
 
-    /// Whether a statement is described that the server lacks and cannot be given in a failed transaction, and is so
-    /// nevertheless: it returns nothing.
+    /// The server is about to be given `statement`, to describe it so, and that may fail. Of which types its parameters are
+    /// is said first, but in a failed transaction: as here, where the stand-in can be parsed.
+    pub(crate) fn tell_parameters(&mut self, statement: &Arc<Statement>) {
+        if self.is_fitted(statement)
+            || !self.may_not_take(statement)
+            || self.server.copy != Copying::No
+        {
+            return;
+        }
+        let Some(types) = self.types_for_certain(statement) else { return };
+        self.stand_in(b"SELECT", &types);
+        self.server.ledger.push(What::Describe, Whose::OursToParameters, None);
+        self.say(|out| write::client::describe(out, Namespace::Statement, SCRATCH));
+        self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, SCRATCH));
+    }
+
+    /// Whether a statement is described that the server lacks and perhaps cannot be given, and is so nevertheless: it returns
+    /// nothing.
     pub(crate) fn describe_instead(&mut self, name: &[u8]) -> bool {
-        if !self.may_be_failed() || self.server.copy != Copying::No {
+        if self.server.copy != Copying::No {
             return false;
         }
         let (statement, name) = match &self.client.unnamed {
@@ -89,14 +105,12 @@ impl Outward<'_> {
             },
         };
         let nothing = || self.text_of(&statement).is_some_and(sql::returns_nothing);
-        if !statement.told.is_of_nothing().unwrap_or_else(nothing) {
+        if !self.may_not_take(&statement) || !statement.told.is_of_nothing().unwrap_or_else(nothing)
+        {
             return false;
         }
-        let types = self.types_known(&statement);
-        let Some(types) = types.filter(|types| !types.chunks(4).any(is_unknown)) else {
-            return false;
-        };
-        self.stand_in(&types);
+        let Some(types) = self.types_for_certain(&statement) else { return false };
+        self.stand_in(b"ROLLBACK", &types);
         self.describe(SCRATCH, name);
         self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, SCRATCH));
         true
@@ -121,6 +135,11 @@ impl Outward<'_> {
         Some(types)
     }
 
+    /// The same, if all are known.
+    fn types_for_certain(&self, statement: &Statement) -> Option<Vec<u8>> {
+        self.types_known(statement).filter(|types| !types.chunks(4).any(is_unknown))
+    }
+
     /// The same, where those not known take what is given as text.
     pub(crate) fn types_as_text(&self, statement: &Statement) -> Option<Vec<u8>> {
         let mut types = self.types_known(statement)?;
@@ -133,10 +152,10 @@ impl Outward<'_> {
         str::from_utf8(&statement.query).ok().filter(|_| can)
     }
 
-    fn stand_in(&mut self, types: &[u8]) {
+    fn stand_in(&mut self, query: &[u8], types: &[u8]) {
         // The last time may have been cut short by an error, and have left it behind.
         self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, SCRATCH));
-        self.inject(What::Parse, |out| write::client::parse(out, SCRATCH, b"ROLLBACK", types));
+        self.inject(What::Parse, |out| write::client::parse(out, SCRATCH, query, types));
     }
 }
 

@@ -53,6 +53,56 @@ fn parameters_are_looked_at_before_the_statement() {
     ann.ask(&[query("BEGIN"), twice.concat(), execute("p", 0), sync(), query("COMMIT")]);
 }
 
+/// What is described that cannot be prepared any more tells of its parameters first; what returns nothing does not fail at
+/// all.
+#[test]
+fn parameters_are_described_before_the_statement() {
+    howdah_only!("they are told in its order");
+    let world = world_with_t();
+    let mut ann = Twins::new(&world);
+    let (select, insert) = ("SELECT a FROM t WHERE a > $1", "INSERT INTO t VALUES ($1)");
+    ann.ask(&prepare("told", select));
+    ann.ask(&prepare("put", insert));
+    let described = |name: &str| vec![describe_statement(name), sync()];
+    for (sql, failed) in [(select, "tEZ"), (insert, "tnZ")] {
+        ann.ask(&prepare("", sql));
+        change(&world, "ALTER TABLE t RENAME TO u");
+        ann.moves();
+        assert_eq!(ann.ask(&described("")).tags(), failed);
+        change(&world, "ALTER TABLE u RENAME TO t");
+        ann.moves();
+        ann.ask(&described(""));
+    }
+    change(&world, "ALTER TABLE t ALTER a TYPE text");
+    for name in ["told", "put"] {
+        for begins in [vec![], vec![query("BEGIN")], vec![query("BEGIN"), query("SELECT 1/0")]] {
+            ann.moves();
+            ann.ask(&[query("SET work_mem = '5MB'")]);
+            ann.ask(&[begins.clone(), described(name)].concat());
+            ann.ask(&described(name));
+            ann.ask(&[query("ROLLBACK")]);
+            ann.moves();
+            ann.ask(&[query("SET work_mem = '6MB'")]);
+            if !begins.is_empty() {
+                ann.ask(&begins);
+            }
+            ann.ask(&described(name));
+            ann.ask(&[query("ROLLBACK")]);
+            ann.moves();
+            let batch = [described(name), use_it(name, &["1"]), described(name)].concat();
+            ann.ask(&batch);
+            ann.moves();
+            let unended = [describe_statement(name), describe_statement(name), sync()];
+            ann.ask(&[unended.to_vec(), vec![query("SELECT 5")]].concat());
+        }
+    }
+    change(&world, "ALTER TABLE t ALTER a TYPE int USING a::int");
+    for name in ["told", "put"] {
+        ann.moves();
+        ann.ask(&[described(name), use_it(name, &["0"])].concat());
+    }
+}
+
 /// What is wrong with them is wrong with the client's message: all behind it in its batch is skipped, queries too.
 #[test]
 fn what_is_behind_wrong_parameters_is_skipped() {

@@ -240,10 +240,11 @@ fn e11_server_idle_timeout() {
 #[test]
 fn e11_server_lifetime() {
     let world = World::with(1, |setup| setup.set("server_lifetime", 1));
-    let mut client = world.client();
-    let (time, ()) = took(|| {
+    let (time, mut client) = took(|| {
+        let mut client = world.client();
         client.run("SELECT 1");
         eventually("it is closed", || world.servers() == 0);
+        client
     });
     // Closings are paced by lifetime over pool size: up to as long again.
     assert!(time > seconds(0.85) && time < seconds(2.5), "{time:?}");
