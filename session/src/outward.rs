@@ -129,6 +129,9 @@ impl Outward<'_> {
         if self.server.wager.is_some() {
             self.keep(piece);
         }
+        if piece.first && self.server.regains.is_some() {
+            self.regain_before_more();
+        }
         match piece.tag {
             tag::PARSE | tag::BIND | tag::DESCRIBE | tag::CLOSE => self.extended(piece, end),
             tag::TERMINATE => Ok(if piece.ends { Next::Terminate } else { Next::On }),

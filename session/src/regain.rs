@@ -3,6 +3,7 @@
 //! On a connection of its own a RESET leads back to what the startup packet asked for. A server was set to that by SET, so a RESET
 //! leads past it. Where the client goes on there, in session mode or in its transaction, what was reset is set anew in the flight
 //! of the text that resets it, as part of its transaction. It happens behind the whole of the text, or of the batch.
+//! Where it may part from its server instead, that is done only if it says more before it has its answer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -84,6 +85,8 @@ impl Resets {
 pub(crate) struct Regains {
     /// Those that were run since the last Sync.
     run: Vec<Arc<Reading>>,
+    /// Those that were run where the client may part from its server, unless it says more before they are answered.
+    perhaps: Vec<Arc<Reading>>,
     /// Those that what of ours gives back which is under way.
     given: VecDeque<Arc<Reading>>,
     /// Something was done since the last `ReadyForQuery`.
@@ -132,14 +135,32 @@ impl Outward<'_> {
         reading.resets.is_some().then_some(reading)
     }
 
-    /// A text is about to be run that resets something. What the client does next, it may do on this server.
+    /// A text is about to be run that resets something.
     pub(crate) fn expect_regain(&mut self, reading: &Arc<Reading>) {
         let server = &*self.server;
+        // What the client does next, it does on this server.
         let stays = self.rules.mode == Mode::Session
             || server.status != Status::Idle
             || server.ledger.may_go_on();
-        if stays && self.client.asked.is_some() && !server.is_aborted() {
-            self.server.regains.get_or_insert_default().run.push(Arc::clone(reading));
+        if self.client.asked.is_some() && !server.is_aborted() {
+            let regains = self.server.regains.get_or_insert_default();
+            let run = if stays { &mut regains.run } else { &mut regains.perhaps };
+            run.push(Arc::clone(reading));
+        }
+    }
+
+    /// The client says more. If it has no answer yet, this server hears it.
+    #[cold]
+    pub(crate) fn regain_before_more(&mut self) {
+        let has_answers = self.server.ledger.is_empty();
+        let Some(regains) = &mut self.server.regains else { return };
+        if has_answers {
+            regains.perhaps.clear();
+        } else if self.server.phase == Phase::Synced && !regains.perhaps.is_empty() {
+            let mut run = std::mem::take(&mut regains.perhaps);
+            run.append(&mut regains.run);
+            regains.run = run;
+            self.regain();
         }
     }
 

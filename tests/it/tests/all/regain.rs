@@ -149,3 +149,45 @@ fn in_transaction_mode_a_reset_leads_back_to_what_was_asked_for() {
         assert_eq!(seen, expected, "{}", String::from_utf8_lossy(request));
     }
 }
+
+/// What comes in the same flight, too, is done with what was asked for.
+#[test]
+fn what_is_said_behind_a_reset_finds_what_was_asked_for() {
+    howdah_only!("it finds the server's default");
+    let world = World::pool(1);
+    world.direct().run("CREATE SCHEMA a; CREATE SCHEMA b");
+    let mut direct = login(Login::new(world.postgres.address(), "app", PASSWORD, &world.db));
+    let mut ours = login(world.login());
+    let shown = || SHOWN.iter().map(|name| query(&format!("SHOW {name}")));
+    let mut compare = |flight: &[u8], readies: usize| {
+        let [expected, seen] = [&mut direct, &mut ours].map(|raw| {
+            raw.send(flight);
+            let reply = raw.until_readies(readies);
+            let values: Vec<_> = reply.rows();
+            (values, reply.tags().replace('S', ""))
+        });
+        assert_eq!(seen, expected, "{}", String::from_utf8_lossy(flight));
+    };
+    for reset in RESETS.into_iter().chain(["DISCARD ALL"]) {
+        let mut resets = vec![query(reset)];
+        if !reset.contains(';') {
+            resets.push(extended(reset, ""));
+        }
+        for said in resets {
+            let shows: Vec<u8> = shown().flatten().collect();
+            let readies = 1 + SHOWN.len();
+            compare(&query(CHANGE), 1);
+            compare(&[&said[..], &shows].concat(), readies);
+            compare(&shows, SHOWN.len());
+            // Behind a request that changes it, and in front of a transaction.
+            let flight = [&query(CHANGE), &said, &query("BEGIN"), &shows[..], &query("ROLLBACK")];
+            compare(&flight.concat(), readies + 3);
+            compare(&shows, SHOWN.len());
+            let prepared = [parse("p", "SHOW search_path"), bind("", "p", &[]), execute("", 0)];
+            let flight = [&said[..], &prepared.concat(), &sync()].concat();
+            compare(&query(CHANGE), 1);
+            compare(&flight, 2);
+            compare(&query("DEALLOCATE ALL"), 1);
+        }
+    }
+}
