@@ -151,6 +151,15 @@ impl Outward<'_> {
         self.look_into(statement, true);
     }
 
+    /// What the server has been given just now, and nobody ever asked about, it describes at once: it is settled now, and who
+    /// asks later may be told by another.
+    pub(crate) fn have_told(&mut self, statement: &Arc<Statement>) {
+        self.look_into(statement, false);
+        self.inject(What::Describe, |out| {
+            write::client::describe(out, Namespace::Statement, &statement.name);
+        });
+    }
+
     #[cold]
     fn look_into(&mut self, statement: &Arc<Statement>, ours: bool) {
         if self.server.described.len() < DESCRIBED_MAX || ours {

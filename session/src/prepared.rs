@@ -8,7 +8,7 @@ use wire::{BindNames, Named, Namespace, Parse, write};
 
 use crate::cache::Standing;
 use crate::dress::{By, Dressed};
-use crate::fit::Fits;
+use crate::fit::{Fits, is_planned};
 use crate::ledger::{Undo, What, Wipe};
 use crate::lend::Looks;
 use crate::names::{Meaning, Name};
@@ -94,6 +94,9 @@ impl Outward<'_> {
         self.owe(What::Parse, Some(name));
         let types = parse.types.as_bytes();
         self.say(|out| write::client::parse(out, &statement.name, parse.query, types));
+        if statement.told.is_silent() && self.rules.watches() && is_planned(&statement.query) {
+            self.have_told(statement);
+        }
         Next::On
     }
 

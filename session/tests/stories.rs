@@ -514,7 +514,7 @@ fn what_is_needed_is_not_evicted() {
     assert_eq!(pair.server.prepared(), 3);
     pair.backend.log.clear();
     pair.ask(script().parse("d", "select 4").sync());
-    assert_eq!(pair.backend.log, b"CCCPS", "the three make room now");
+    assert_eq!(pair.backend.log, b"CCCPDS", "the three make room now");
     assert_eq!(pair.server.prepared(), 1);
 }
 

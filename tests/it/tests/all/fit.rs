@@ -147,6 +147,23 @@ fn rows_are_of_the_types_that_were_told() {
     assert_eq!(ann.ask(&use_it("s", &[])).rows()[0].len(), 2);
 }
 
+/// And of those that would have been told, had anybody asked.
+#[test]
+fn rows_are_of_the_types_that_nobody_asked_for() {
+    howdah_only!("they come as they are");
+    let world = world_with_t();
+    let mut ann = Twins::new(&world);
+    let untold = [parse("s", "SELECT * FROM t"), parse("put", "INSERT INTO t VALUES ($1)"), sync()];
+    ann.ask(&untold);
+    change(&world, "ALTER TABLE t ALTER a TYPE text");
+    ann.moves();
+    assert_eq!(ann.ask(&use_it("s", &[])).code(), "0A000");
+    ann.ask(&use_it("put", &["one"]));
+    ann.moves();
+    ann.ask(&[describe_statement("put"), sync()]);
+    ann.ask(&use_it("put", &["2"]));
+}
+
 /// However it was told.
 #[test]
 fn a_portal_tells_as_well() {

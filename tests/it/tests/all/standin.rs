@@ -63,6 +63,7 @@ fn parameters_are_described_before_the_statement() {
     let (select, insert) = ("SELECT a FROM t WHERE a > $1", "INSERT INTO t VALUES ($1)");
     ann.ask(&prepare("told", select));
     ann.ask(&prepare("put", insert));
+    ann.ask(&[parse("untold", "SELECT $1::int, a FROM t"), sync()]);
     let described = |name: &str| vec![describe_statement(name), sync()];
     for (sql, failed) in [(select, "tEZ"), (insert, "tnZ")] {
         ann.ask(&prepare("", sql));
@@ -74,7 +75,7 @@ fn parameters_are_described_before_the_statement() {
         ann.ask(&described(""));
     }
     change(&world, "ALTER TABLE t ALTER a TYPE text");
-    for name in ["told", "put"] {
+    for name in ["told", "untold", "put"] {
         for begins in [vec![], vec![query("BEGIN")], vec![query("BEGIN"), query("SELECT 1/0")]] {
             ann.moves();
             ann.ask(&[query("SET work_mem = '5MB'")]);
@@ -97,7 +98,7 @@ fn parameters_are_described_before_the_statement() {
         }
     }
     change(&world, "ALTER TABLE t ALTER a TYPE int USING a::int");
-    for name in ["told", "put"] {
+    for name in ["told", "untold", "put"] {
         ann.moves();
         ann.ask(&[described(name), use_it(name, &["0"])].concat());
     }
