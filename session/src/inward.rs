@@ -263,10 +263,16 @@ impl Inward<'_> {
             self.server.ledger.ended();
             self.server.portals.clear();
             self.server.failing.clear();
+            // What is held may be described again.
+            let waits = self.client.as_ref().is_some_and(|client| client.is_held());
+            self.server.has_parameters &= waits;
             self.server.underway = None;
         }
         if self.server.signals.is_some() && self.server.ledger.is_empty() {
             self.server.signals = None;
+        }
+        if self.server.regains.is_some() && self.server.ledger.is_empty() {
+            self.parts();
         }
         if !self.server.lent.is_empty() {
             self.take_back();

@@ -149,14 +149,11 @@ impl Outward<'_> {
         }
     }
 
-    /// The client says more. If it has no answer yet, this server hears it.
+    /// The client says more, and this server hears it: if all had been answered, nothing would be left here.
     #[cold]
     pub(crate) fn regain_before_more(&mut self) {
-        let has_answers = self.server.ledger.is_empty();
         let Some(regains) = &mut self.server.regains else { return };
-        if has_answers {
-            regains.perhaps.clear();
-        } else if self.server.phase == Phase::Synced && !regains.perhaps.is_empty() {
+        if self.server.phase == Phase::Synced && !regains.perhaps.is_empty() {
             let mut run = std::mem::take(&mut regains.perhaps);
             run.append(&mut regains.run);
             regains.run = run;
@@ -222,6 +219,13 @@ impl Inward<'_> {
             if !self.server.reports.iter().any(is_here) {
                 self.server.reports.push((name.clone().into(), value.clone()));
             }
+        }
+    }
+
+    /// All is answered: whoever comes next is given its own.
+    pub(crate) fn parts(&mut self) {
+        if let Some(regains) = &mut self.server.regains {
+            regains.perhaps.clear();
         }
     }
 

@@ -191,3 +191,23 @@ fn what_is_said_behind_a_reset_finds_what_was_asked_for() {
         }
     }
 }
+
+/// And what one has reset is nothing to another on its server.
+#[test]
+fn what_one_resets_is_given_back_to_nobody_else() {
+    howdah_only!("it leads to the server's default");
+    let world = World::pool(1);
+    world.direct().run("CREATE SCHEMA a; CREATE SCHEMA b");
+    let enter = || world.login().parameter("options", "-c search_path=a -c work_mem=7MB").enter();
+    let (mut ann, mut bob) = (enter(), enter());
+    for reset in ["RESET ALL", "RESET ALL; BEGIN", "RESET search_path; SELECT 1"] {
+        bob.run("SET search_path = b; SET work_mem = '9MB'");
+        ann.run("SET search_path = b");
+        ann.run(reset);
+        if reset.ends_with("BEGIN") {
+            ann.run("ROLLBACK");
+        }
+        assert_eq!(bob.value("SHOW search_path"), "b", "{reset}");
+        assert_eq!(bob.value("SHOW work_mem"), "9MB", "{reset}");
+    }
+}
