@@ -127,14 +127,16 @@ impl Inward<'_> {
                 tag => Err(Fault::Unexpected { tag }),
             };
         };
-        let of_parameters = tag == tag::PARAMETER_DESCRIPTION;
         let ours = match head.whose {
-            Whose::Clients => of_parameters && mem::take(&mut self.server.has_parameters),
-            Whose::OursToParameters => {
-                self.server.has_parameters |= of_parameters;
-                !of_parameters
+            Whose::Clients => {
+                tag == tag::PARAMETER_DESCRIPTION && mem::take(&mut self.server.has_parameters)
             }
             Whose::Ours => !planted::is("own-answers-heard"),
+            Whose::OursToParameters => {
+                let heard = tag == tag::PARAMETER_DESCRIPTION;
+                self.server.has_parameters |= heard;
+                !heard
+            }
         };
         // What a statement of our own gives notice of is nothing to the client.
         if tag == tag::NOTICE {
@@ -262,22 +264,30 @@ impl Inward<'_> {
             self.server.reports.clear();
             self.server.ledger.ended();
             self.server.portals.clear();
-            self.server.failing.clear();
-            // What is held may be described again.
-            let waits = self.client.as_ref().is_some_and(|client| client.is_held());
-            self.server.has_parameters &= waits;
             self.server.underway = None;
+            let server = &*self.server;
+            if server.regains.is_some() || server.has_parameters || !server.failing.is_empty() {
+                self.rests();
+            }
         }
         if self.server.signals.is_some() && self.server.ledger.is_empty() {
             self.server.signals = None;
-        }
-        if self.server.regains.is_some() && self.server.ledger.is_empty() {
-            self.parts();
         }
         if !self.server.lent.is_empty() {
             self.take_back();
         }
         Ok(())
+    }
+
+    /// All is answered, and no transaction is open: whoever comes next is not to find what was noted for this client.
+    #[cold]
+    fn rests(&mut self) {
+        self.server.failing.clear();
+        if let Some(regains) = &mut self.server.regains {
+            regains.forget();
+        }
+        // What is held may be described again.
+        self.server.has_parameters &= self.client.as_ref().is_some_and(|client| client.is_held());
     }
 
     fn owned(&mut self, kind: Own) {

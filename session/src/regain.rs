@@ -95,6 +95,13 @@ pub(crate) struct Regains {
     prepared: Vec<(Box<[u8]>, Arc<Reading>)>,
 }
 
+impl Regains {
+    /// All is answered: whoever comes next is given its own.
+    pub(crate) fn forget(&mut self) {
+        self.perhaps.clear();
+    }
+}
+
 impl Outward<'_> {
     /// A text is about to be run that nobody else reads.
     pub(crate) fn look_for_resets(&mut self, text: &[u8]) {
@@ -219,13 +226,6 @@ impl Inward<'_> {
             if !self.server.reports.iter().any(is_here) {
                 self.server.reports.push((name.clone().into(), value.clone()));
             }
-        }
-    }
-
-    /// All is answered: whoever comes next is given its own.
-    pub(crate) fn parts(&mut self) {
-        if let Some(regains) = &mut self.server.regains {
-            regains.perhaps.clear();
         }
     }
 
