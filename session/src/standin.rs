@@ -81,7 +81,7 @@ impl Outward<'_> {
             return;
         }
         let Some(types) = self.types_for_certain(statement) else { return };
-        self.stand_in(b"SELECT", &types);
+        self.stand_in(b"SELECT 1", &types);
         self.server.ledger.push(What::Describe, Whose::OursToParameters, None);
         self.say(|out| write::client::describe(out, Namespace::Statement, SCRATCH));
         self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, SCRATCH));

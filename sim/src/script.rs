@@ -232,6 +232,8 @@ pub(crate) fn op(statement: &[u8]) -> Op<'_> {
         return assignment(set, b'=').unwrap_or(Op::Nonsense);
     }
     if let Some(set) = statement.strip_prefix(b"SELECT pg_catalog.set_config('") {
+        // As it is prepared, and not run with others.
+        let set = set.strip_suffix(b";").unwrap_or(set);
         let set = set.strip_suffix(b"IS NULL").unwrap_or(set);
         let set = set.strip_suffix(b",false)").unwrap_or_default();
         let Some(end) = set.iter().position(|byte| *byte == b'\'') else { return Op::Nonsense };
@@ -264,6 +266,8 @@ fn whole(statement: &[u8]) -> Option<Op<'_>> {
         b"RELEASE \"PGBOUNCER_0\"" => Op::Release,
         b"c" | b"COMMIT" => Op::Commit,
         b"k" | b"ROLLBACK" => Op::Rollback,
+        // It stands in for what a server perhaps cannot be given, and is only described.
+        b"SELECT 1" => Op::Rows { count: 1, pad: 0 },
         b"f" => Op::Fail,
         b"n" => Op::Notice,
         b"x" => Op::Crash,
