@@ -74,7 +74,9 @@ impl Outward<'_> {
     /// The server is about to be given `statement`, to describe it so, and that may fail. Of which types its parameters are
     /// is said first, but in a failed transaction: as here, where the stand-in can be parsed.
     pub(crate) fn tell_parameters(&mut self, statement: &Arc<Statement>) {
-        if self.is_fitted(statement)
+        // They may have been said by a server that then found the statement changed.
+        if self.server.has_parameters
+            || self.is_fitted(statement)
             || !self.may_not_take(statement)
             || self.server.copy != Copying::No
         {

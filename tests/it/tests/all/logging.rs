@@ -169,7 +169,7 @@ fn rotating_loses_no_line() {
     let read = |name: String| std::fs::read_to_string(folder.join(name)).expect("a log");
     let all: String =
         (0..rotations).map(|n| read(format!("log.{n}"))).chain([world.howdah.log()]).collect();
-    assert!(logins > 10);
+    assert!(logins >= rotations, "each has seen one");
     assert_eq!(all.matches("login attempt: db=shop user=app").count(), logins);
 }
 

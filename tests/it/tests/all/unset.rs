@@ -74,6 +74,9 @@ fn play(guest: &mut Guest, fate: Fate, left: &AtomicUsize, ran: &Mutex<Vec<Strin
             _ if begins || aborted => {}
             b'P' => guest.send(&say::message(b'1', b"")),
             b'B' => guest.send(&say::message(b'2', b"")),
+            b'D' => {
+                guest.send(&[say::message(b't', &[0, 0]), say::message(b'n', b"")].concat());
+            }
             b'E' => guest.send(&say::message(b'C', b"SELECT 1\0")),
             _ => {}
         }
