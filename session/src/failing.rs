@@ -47,14 +47,13 @@ impl Inward<'_> {
 
     /// The body of the error that is to be heard in place of this.
     pub(crate) fn failed_instead(&self, error: &ErrorFields<'_>) -> Option<Vec<u8>> {
-        let at = self.server.ledger.first();
-        let gives_up = self.server.deallocates.iter().any(|(by, _)| *by == at);
-        if error.code() == b"26000" && !gives_up {
+        if error.code() == b"26000" {
+            let at = self.server.ledger.first();
+            if self.server.deallocates.iter().any(|(by, _)| *by == at) {
+                return None;
+            }
             let workshop = &self.server.trail.workshop;
             return workshop.reason(error.message()).map(<[u8]>::to_vec);
-        }
-        if self.server.failing.is_empty() {
-            return None;
         }
         let at = number(error)?;
         let failing = self.server.failing.iter().find(|failing| failing.at == at)?;

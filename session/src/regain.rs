@@ -161,9 +161,7 @@ impl Outward<'_> {
     pub(crate) fn regain_before_more(&mut self) {
         let Some(regains) = &mut self.server.regains else { return };
         if self.server.phase == Phase::Synced && !regains.perhaps.is_empty() {
-            let mut run = std::mem::take(&mut regains.perhaps);
-            run.append(&mut regains.run);
-            regains.run = run;
+            regains.run.append(&mut regains.perhaps);
             self.regain();
         }
     }

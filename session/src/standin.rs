@@ -63,7 +63,7 @@ impl Outward<'_> {
             });
         });
         self.inject(What::Close, |out| write::client::close(out, Namespace::Portal, portal));
-        self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, SCRATCH));
+        self.close_scratch();
     }
 
     /// Whether the server, should it lack `statement`, may refuse to parse it, or take it for something else.
@@ -86,7 +86,7 @@ impl Outward<'_> {
         self.stand_in(b"SELECT 1", &types);
         self.server.ledger.push(What::Describe, Whose::OursToParameters, None);
         self.say(|out| write::client::describe(out, Namespace::Statement, SCRATCH));
-        self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, SCRATCH));
+        self.close_scratch();
     }
 
     /// Whether a statement is described that the server lacks and perhaps cannot be given, and is so nevertheless: it returns
@@ -114,7 +114,7 @@ impl Outward<'_> {
         let Some(types) = self.types_for_certain(&statement) else { return false };
         self.stand_in(b"ROLLBACK", &types);
         self.describe(SCRATCH, name);
-        self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, SCRATCH));
+        self.close_scratch();
         true
     }
 
@@ -154,9 +154,13 @@ impl Outward<'_> {
         str::from_utf8(&statement.query).ok().filter(|_| can)
     }
 
+    fn close_scratch(&mut self) {
+        self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, SCRATCH));
+    }
+
     fn stand_in(&mut self, query: &[u8], types: &[u8]) {
         // The last time may have been cut short by an error, and have left it behind.
-        self.inject(What::Close, |out| write::client::close(out, Namespace::Statement, SCRATCH));
+        self.close_scratch();
         self.inject(What::Parse, |out| write::client::parse(out, SCRATCH, query, types));
     }
 }

@@ -154,7 +154,8 @@ fn rotating_loses_no_line() {
         };
         let clients = [scope.spawn(at_it), scope.spawn(at_it)];
         let mut rotations = 0;
-        while rotations < 10 {
+        // Each has seen a login.
+        while rotations < 11 {
             std::fs::rename(&log, folder.join(format!("log.{rotations}"))).expect("a log");
             world.howdah.signal(Signal::HUP);
             eventually("it is opened anew, and written to", || {
@@ -169,7 +170,7 @@ fn rotating_loses_no_line() {
     let read = |name: String| std::fs::read_to_string(folder.join(name)).expect("a log");
     let all: String =
         (0..rotations).map(|n| read(format!("log.{n}"))).chain([world.howdah.log()]).collect();
-    assert!(logins >= rotations, "each has seen one");
+    assert!(logins > 10);
     assert_eq!(all.matches("login attempt: db=shop user=app").count(), logins);
 }
 
