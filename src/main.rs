@@ -108,7 +108,9 @@ fn start(options: &Options, sink: &Arc<Sink>, pen: &mut Pen, in_background: bool
     if options.takeover {
         return give_up(
             pen,
-            "-R is not supported: start the new process beside the old one with so_reuseport, or              let systemd hold the sockets; then SIGTERM the old one, which goes when its clients              have gone",
+            "-R is not supported: start the new process beside the old one with so_reuseport, or \
+             let systemd hold the sockets; then SIGTERM the old one, which goes when its clients \
+             have gone",
         );
     }
     if in_background {
@@ -197,6 +199,8 @@ fn prepare(
     if !good {
         return Err("TLS setup failed".to_owned());
     }
+    let law = Law::load(&config, pen)?;
+    // Last of what may fail: nobody is to knock at a door that nobody will open.
     let doors = doors::open(settings, &mut told);
     for text in told {
         pen.say(Level::Warning, format_args!("{text}"));
@@ -204,7 +208,6 @@ fn prepare(
     let doors = doors?;
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| format!("no random numbers: {error}"))?;
-    let law = Law::load(&config, pen)?;
     let site = load::site(config, law, Diff::default(), None, tls, secret, pen);
     pen.say(
         Level::Log,

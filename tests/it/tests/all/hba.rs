@@ -1,5 +1,6 @@
 //! Rules of auth_hba_file and maps of auth_ident_file: who is asked how, and who is not let in at all.
 
+use std::net::TcpListener;
 use std::path::PathBuf;
 
 use harness::login::Refused;
@@ -227,6 +228,17 @@ fn without_rules_it_does_not_start() {
         let (_, said) = setup.try_start().err().expect("it does not start");
         assert!(said.contains(want), "{said}");
     }
+}
+
+/// Nor does it listen before: a client would wait at a door that nobody opens.
+#[test]
+fn without_rules_it_does_not_even_listen() {
+    let port = place::port();
+    let _taken = TcpListener::bind(("127.0.0.1", port)).expect("a free port");
+    let setup =
+        Setup::new().port(port).set("auth_type", "hba").set("auth_hba_file", "/nowhere/hba");
+    let (_, said) = setup.try_start().err().expect("it does not start");
+    assert!(said.contains("could not open auth_hba_file"), "{said}");
 }
 
 /// Roles on the server, and users who are in them or not.
