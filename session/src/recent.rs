@@ -21,6 +21,8 @@ struct Place {
 }
 
 const PLACES_LOG: u32 = 6;
+/// How many there are.
+pub(crate) const PLACES: usize = 1 << PLACES_LOG;
 
 /// Longer texts are not for here: 64 places of a KiB are little beside what else is remembered.
 const TEXT_MAX: usize = 1024;
@@ -39,7 +41,7 @@ impl Recent {
             return;
         }
         if self.places.is_empty() {
-            self.places = vec![Place::default(); 1 << PLACES_LOG].into();
+            self.places = vec![Place::default(); PLACES].into();
         }
         let print = print(text);
         let Some(place) = self.places.get_mut(index(print)) else { return };
@@ -53,13 +55,14 @@ impl Recent {
     }
 }
 
-fn index(print: u64) -> usize {
+/// Which of the places is that of a print, or of several put together.
+pub(crate) fn index(print: u64) -> usize {
     (print >> (u64::BITS - PLACES_LOG)) as usize
 }
 
 /// A number for a text, from its length and a few of its bytes, and not that of an empty place. Others may have
 /// the same.
-fn print(text: &[u8]) -> u64 {
+pub(crate) fn print(text: &[u8]) -> u64 {
     let word = |at: usize| {
         let word = text.get(at..).and_then(|rest| rest.first_chunk());
         u64::from_le_bytes(word.copied().unwrap_or_default())
@@ -69,7 +72,12 @@ fn print(text: &[u8]) -> u64 {
     } else {
         text.iter().fold(0, |mixed, byte| mixed << 8 | u64::from(*byte))
     };
-    (mixed ^ text.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+    spread(mixed ^ text.len() as u64) | 1
+}
+
+/// Every bit of a number has its part in the highest.
+pub(crate) fn spread(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[cfg(test)]

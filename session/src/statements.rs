@@ -10,6 +10,7 @@ use crate::ages::{Ages, Words};
 use crate::dress::Dress;
 use crate::fit::Told;
 use crate::pids::{self, Pids};
+use crate::recent::{PLACES, index, print, spread};
 use crate::sight::Sights;
 use crate::{Read, Reading, Readings};
 
@@ -85,6 +86,14 @@ impl Statement {
         })
     }
 
+    /// Whether it is what a Parse of this is to be given.
+    fn is(&self, query: &[u8], types: &[u8], ground: Ground, ages: &Ages) -> bool {
+        self.ground == ground
+            && *self.query == *query
+            && *self.types == *types
+            && self.is_of_now(ages)
+    }
+
     /// Whether a Parse of its text is to be given it: nothing has changed since.
     pub(crate) fn is_of_now(&self, ages: &Ages) -> bool {
         self.age == ages.of(&self.words) && !self.has_changed()
@@ -113,6 +122,8 @@ impl Statement {
 #[derive(Debug)]
 pub struct Statements {
     met: Table,
+    /// What came a moment ago: comparing a text with itself costs less than its hash.
+    near: [Weak<Statement>; PLACES],
     registry: Arc<Registry>,
     readings: Readings,
     /// What reports tell of texts.
@@ -176,7 +187,8 @@ impl Statements {
         let readings = Readings::new(read, registry.seed());
         let pids = Arc::default();
         let sights = Sights::default();
-        Self { met: Table::new(registry.seed()), registry, readings, sights, pids }
+        let (met, near) = (Table::new(registry.seed()), std::array::from_fn(|_| Weak::new()));
+        Self { met, near, registry, readings, sights, pids }
     }
 
     /// As [`Self::new`], for a process whose clients have pids.
@@ -201,6 +213,20 @@ impl Statements {
         if ground == Ground::Unknown {
             return Statement::new(self.registry.next(), query, types, ground, self.ages());
         }
+        let place = place(query, types, ground);
+        if let Some(known) = self.near.get(place).and_then(Weak::upgrade)
+            && known.is(query, types, ground, self.ages())
+        {
+            return known;
+        }
+        let statement = self.intern_by_hash(query, types, ground);
+        if let Some(near) = self.near.get_mut(place) {
+            *near = Arc::downgrade(&statement);
+        }
+        statement
+    }
+
+    fn intern_by_hash(&mut self, query: &[u8], types: &[u8], ground: Ground) -> Arc<Statement> {
         let hash = hash(self.met.seed, query, types, ground);
         if let Some(known) = self.met.find(hash, query, types, ground, self.ages()) {
             return known;
@@ -253,12 +279,7 @@ impl Table {
     ) -> Option<Arc<Statement>> {
         let mut found = None;
         let same = |known: &Weak<Statement>| match known.upgrade() {
-            Some(known)
-                if known.ground == ground
-                    && *known.query == *query
-                    && *known.types == *types
-                    && known.is_of_now(ages) =>
-            {
+            Some(known) if known.is(query, types, ground, ages) => {
                 found = Some(known);
                 true
             }
@@ -279,6 +300,13 @@ impl Table {
             known.upgrade().map_or(0, |known| hash(seed, &known.query, &known.types, known.ground))
         });
     }
+}
+
+/// Where it is looked for before it is looked for in earnest.
+fn place(query: &[u8], types: &[u8], ground: Ground) -> usize {
+    let of_types = if types.is_empty() { 0 } else { print(types) };
+    let of_ground = if let Ground::Known(number) = ground { spread(number) } else { 0 };
+    index(print(query) ^ of_types.rotate_left(1) ^ of_ground)
 }
 
 fn hash(seed: u64, query: &[u8], types: &[u8], ground: Ground) -> u64 {
@@ -321,6 +349,31 @@ mod tests {
         let own = statements.intern(b"select a from t", b"", Ground::Unknown);
         let again = statements.intern(b"select a from t", b"", Ground::Unknown);
         assert_eq!([first.id, other.id, own.id, again.id], [1, 2, 3, 4]);
+    }
+
+    /// Of many more than there are places for what came a moment ago, none is taken for another, nor for what it was.
+    #[test]
+    fn what_is_near_is_what_was_asked_for() {
+        let mut statements = statements();
+        for round in 0..3 {
+            for number in 0..300_u64 {
+                let query = format!("select {}", number % 10).into_bytes();
+                let types = [[0, 0, 0, 23], [0, 0, 0, 25], [0; 4]][number as usize / 10 % 3];
+                let types = types.strip_suffix(&[0]).unwrap_or(&types[..]);
+                let ground = Ground::Known(number / 30);
+                let found = statements.intern(&query, types, ground);
+                assert_eq!(
+                    (&*found.query, &*found.types, found.ground),
+                    (&query[..], types, ground)
+                );
+                assert!(!found.has_changed());
+                assert!(Arc::ptr_eq(&found, &statements.intern(&query, types, ground)));
+                if round == 1 {
+                    found.changes();
+                    assert!(!Arc::ptr_eq(&found, &statements.intern(&query, types, ground)));
+                }
+            }
+        }
     }
 
     /// A server that goes from one worker to another finds its statements known there.

@@ -20,7 +20,7 @@ impl<'a> Parse<'a> {
     pub fn read(mut body: &'a [u8]) -> Result<Self, Malformed> {
         let error = broken(tag::client::PARSE);
         let name = text::take(&mut body).ok_or(error)?;
-        let query = text::take(&mut body).ok_or(error)?;
+        let query = text::take_long(&mut body).ok_or(error)?;
         let count = text::take_u16(&mut body).ok_or(error)?;
         if body.len() != usize::from(count) * 4 {
             return Err(error);

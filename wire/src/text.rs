@@ -3,6 +3,16 @@
 /// Take a string and its terminator off the front of `bytes`. `None` if no terminator came.
 pub(crate) fn take<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
+    take_to(bytes, end)
+}
+
+/// The same of one that may well be long.
+pub(crate) fn take_long<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let end = memchr::memchr(0, bytes)?;
+    take_to(bytes, end)
+}
+
+fn take_to<'a>(bytes: &mut &'a [u8], end: usize) -> Option<&'a [u8]> {
     let (text, rest) = bytes.split_at_checked(end)?;
     *bytes = rest.get(1..)?;
     Some(text)
