@@ -579,20 +579,19 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     /// Carry out what the relay said to send. The buffer itself goes on where all of it is passed.
     fn pass_on(&mut self, client: Conn, server: Option<Conn>, bytes: Buf, towards: Towards) {
-        let flow = mem::take(&mut self.flow);
+        let Self { flow, driver, .. } = self;
         let (main, main_conn, other, other_conn) = match (towards, server) {
             (Towards::Server, Some(server)) => (&flow.to_server, server, &flow.to_client, client),
             (Towards::Client, Some(server)) => (&flow.to_client, client, &flow.to_server, server),
-            (_, None) => return self.flow = flow,
+            (_, None) => return,
         };
-        write_all(&mut self.driver, other_conn, other, &bytes);
+        write_all(driver, other_conn, other, &bytes);
         if main.is_whole(bytes.len()) && (bytes.len() > SPARE_MAX || bytes.is_received()) {
-            self.driver.send(main_conn, bytes);
+            driver.send(main_conn, bytes);
         } else {
-            write_all(&mut self.driver, main_conn, main, &bytes);
+            write_all(driver, main_conn, main, &bytes);
             self.keep_spare(bytes);
         }
-        self.flow = flow;
     }
 
     /// Read from whom we can pass on; let the others wait. Memory stays bounded in both directions,
