@@ -5,6 +5,7 @@
 //! pooler under test; PgBouncer will do wherever it has the feature.
 
 pub mod certificates;
+pub mod clock;
 pub mod dns;
 pub mod fake;
 pub mod howdah;
@@ -21,6 +22,7 @@ pub mod slapd;
 pub mod twins;
 pub mod world;
 
+pub use clock::{Measured, timed};
 pub use dns::{Mood, NameServer};
 pub use fake::{FakeServer, Guest};
 pub use howdah::{Howdah, Setup, Subject, subject};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use harness::postgres::PASSWORD;
 use harness::say::{self, query};
-use harness::{Address, FakeServer, Heard, Raw, Setup, World, eventually, fake, seconds, took};
+use harness::{Address, FakeServer, Heard, Raw, Setup, World, eventually, fake, seconds, timed};
 
 /// Sends a query that sleeps, and returns when the server is at it.
 fn sleep(world: &World, client: &mut Raw, length: f64, mark: &str) {
@@ -29,12 +29,12 @@ fn d01_the_right_query_is_cancelled() {
     let (mut one, mut other) = (world.client(), world.client());
     sleep(&world, &mut one, 30.0, "one");
     sleep(&world, &mut other, 1.0, "other");
-    let (time, reply) = took(|| {
+    let (time, reply) = timed(|| {
         one.cancel();
         one.until_ready()
     });
     assert_eq!(reply.code(), "57014");
-    assert!(time < seconds(1.0), "{time:?}");
+    assert!(time.within(1.0), "{time:?}");
     assert_eq!(other.until_ready().tags(), "TDCZ");
     assert_eq!(one.value("SELECT 'lives'"), "lives");
 }

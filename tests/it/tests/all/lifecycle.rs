@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use harness::postgres::PASSWORD;
 use harness::say::{self, query};
 use harness::{
-    FakeServer, Guest, Heard, Login, Postgres, Raise, Setup, World, eventually, fake, seconds, took,
+    FakeServer, Guest, Heard, Login, Postgres, Raise, Setup, World, eventually, fake, seconds,
+    timed,
 };
 
 /// The first three logins to a server go wrong, and then it works: the one slot of the pool must still be there.
@@ -190,8 +191,8 @@ fn e01_nobody_listens() {
             .database("gone", &format!("host=127.0.0.1 port={} dbname=x", harness::place::port()))
             .set("query_wait_timeout", 1)
     });
-    let (time, refused) = took(|| world.howdah.login("app", PASSWORD, "gone").attempt());
-    assert!(refused.is_err() && time < seconds(5.0));
+    let (time, refused) = timed(|| world.howdah.login("app", PASSWORD, "gone").attempt());
+    assert!(refused.is_err() && time.within(5.0));
     assert_eq!(world.client().value("SELECT 'others are served'"), "others are served");
 }
 
@@ -224,8 +225,8 @@ fn e02_a_client_that_went_silent_in_a_result_gives_its_server_back() {
         other.send(&query("SELECT 'served'"));
         matches!(other.message().tag, b'T')
     };
-    let (time, ()) = took(|| eventually("the next is served", served));
-    assert!(time < seconds(3.0), "{time:?}");
+    let (time, ()) = timed(|| eventually("the next is served", served));
+    assert!(time.within(3.0), "{time:?}");
 }
 
 #[test]
@@ -330,8 +331,8 @@ fn e06_one_refusal_is_not_forever() {
     let login = howdah.login("app", PASSWORD, "fake");
     let error = login.attempt().err().expect("refused").error();
     assert_eq!(error.text(), "sorry, too many clients already");
-    let (time, ()) = took(|| eventually("it is tried again", || login.attempt().is_ok()));
-    assert!(time < seconds(1.5), "{time:?}");
+    let (time, ()) = timed(|| eventually("it is tried again", || login.attempt().is_ok()));
+    assert!(time.within(1.5), "{time:?}");
 }
 
 #[test]
@@ -570,14 +571,14 @@ fn e13_an_unknown_host_keeps_nobody_else_waiting() {
         setup.database("nowhere", "host=no-such-host.invalid dbname=x").set("query_wait_timeout", 2)
     });
     let login = world.howdah.login("app", PASSWORD, "nowhere");
-    let seeker = std::thread::spawn(move || took(|| login.attempt().is_err()));
+    let seeker = std::thread::spawn(move || timed(|| login.attempt().is_err()));
     for _ in 0..10 {
-        let (time, reply) = took(|| world.client().run("SELECT 1"));
+        let (time, reply) = timed(|| world.client().run("SELECT 1"));
         assert_eq!(reply.tags(), "TDCZ");
-        assert!(time < seconds(1.0), "{time:?}");
+        assert!(time.within(1.0), "{time:?}");
     }
     let (time, refused) = seeker.join().expect("no panic");
-    assert!(refused && time < seconds(20.0), "{time:?}");
+    assert!(refused && time.within(20.0), "{time:?}");
 }
 
 #[test]

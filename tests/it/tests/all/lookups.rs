@@ -377,6 +377,7 @@ fn f03_a_slow_query_ends_with_the_login_timeout() {
     let howdah = town.setup().set("auth_query", query).set("client_login_timeout", 1).start();
     let login = howdah.login("somebody", "x", "shop");
     assert_eq!(refused(&login), "client_login_timeout");
+    howdah.order("SET client_login_timeout = 60");
     // Users of the file do not wait behind it, nor is anything left counted.
     let mut app = howdah.login("app", PASSWORD, "shop").enter();
     assert_eq!(app.value("SELECT 1"), "1");
@@ -394,10 +395,10 @@ fn f03_a_dead_server_is_told_of_and_comes_back() {
         .set("auth_user", "asker")
         .secret("asker", "p")
         .set("server_login_retry", "0.2")
-        .set("query_wait_timeout", 2)
         .database("shop", &postgres.target("postgres"))
         .start();
     assert!(howdah.login("ann", "p", "shop").attempt().is_ok());
+    howdah.order("SET query_wait_timeout = 2");
     drop(boss);
     // Not at once: the roles would be lost, for nothing is synchronous there.
     postgres.stop(harness::postgres::Stop::Fast);
@@ -410,12 +411,14 @@ fn f03_a_dead_server_is_told_of_and_comes_back() {
 fn f03_the_asker_counts_within_its_pool() {
     let town = Town::new();
     let ann = town.user("ann", "LOGIN PASSWORD 'p'");
-    let howdah = town.setup().set("default_pool_size", 1).set("query_wait_timeout", 1).start();
+    let howdah = town.setup().set("default_pool_size", 1).start();
     let mut asker = howdah.login(&town.asker, PASSWORD, "shop").enter();
     asker.run("BEGIN");
+    howdah.order("SET query_wait_timeout = 1");
     // The one server of its pool is taken.
     assert_eq!(refused(&howdah.login(&ann, "p", "shop")), "query_wait_timeout");
     asker.run("COMMIT");
+    howdah.order("SET query_wait_timeout = 120");
     assert!(howdah.login(&ann, "p", "shop").attempt().is_ok());
 }
 

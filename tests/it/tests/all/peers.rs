@@ -2,7 +2,7 @@
 
 use harness::postgres::PASSWORD;
 use harness::say::{self, query};
-use harness::{Address, FakeServer, Howdah, Postgres, Raw, Setup, eventually, seconds, took};
+use harness::{Address, FakeServer, Howdah, Postgres, Raw, Setup, eventually, timed};
 
 /// A pooler for one database, with these lines of `[peers]`.
 fn pooler(db: &str, id: u32, peers: &str) -> Howdah {
@@ -101,8 +101,8 @@ fn d07_a_dead_peer_hangs_nobody_up() {
     howdah.reload(|setup| setup.set("cancel_wait_timeout", 2));
     let client = |of: &Howdah| of.login("app", PASSWORD, "shop").enter();
     let (of_gone, of_mute) = (client(&gone), client(&mute_one));
-    let (time, ()) = took(|| cancel(&howdah.address(), of_gone.key.as_ref().expect("a key")));
-    assert!(time < seconds(2.0), "nobody listens there: {time:?}");
+    let (time, ()) = timed(|| cancel(&howdah.address(), of_gone.key.as_ref().expect("a key")));
+    assert!(time.within(2.0), "nobody listens there: {time:?}");
     let said = "cancel request could not be sent on to peer 2: ";
     assert!(howdah.log().contains(said), "{}", howdah.log());
 
@@ -119,8 +119,8 @@ fn d07_a_dead_peer_hangs_nobody_up() {
     });
     assert_eq!((pool("cl_active_cancel_req"), pool("sv_login")), ("1".into(), "0".into()));
     assert_eq!(mute.guests(), 1, "pool_size is 1");
-    let (time, ()) = took(|| messengers.iter_mut().for_each(|one| _ = one.until_closed()));
-    assert!(time < seconds(10.0), "{time:?}");
+    let (time, ()) = timed(|| messengers.iter_mut().for_each(|one| _ = one.until_closed()));
+    assert!(time.within(10.0), "{time:?}");
     eventually("nobody waits any more", || pool("cl_waiting_cancel_req") == "0");
     assert!(howdah.log().contains("closing because: cancel_wait_timeout"));
     // Others are served meanwhile.

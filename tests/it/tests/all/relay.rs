@@ -257,14 +257,16 @@ fn b08_a_row_is_committed_when_the_client_hears_so() {
 
 #[test]
 fn b10_a_batch_that_waited_too_long_is_not_sent_later() {
-    let world = World::with(1, |setup| setup.set("query_wait_timeout", 1));
+    let world = World::pool(1);
     let mut holder = world.client();
     holder.run("CREATE TABLE t (n int)");
     holder.run("BEGIN");
     let mut late = world.client();
+    world.howdah.order("SET query_wait_timeout = 1");
     let insert = |n: u32| [extended(&format!("INSERT INTO t VALUES ({n})"), &[]), sync()].concat();
     late.send(&[insert(1), insert(2)].concat());
     assert_eq!(late.fatal().text(), "query_wait_timeout");
+    world.howdah.order("SET query_wait_timeout = 120");
     holder.run("COMMIT");
     let mut other = world.client();
     other.ask(&insert(3));

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use harness::say::{copy_data, extended, query, sync};
-use harness::{FakeServer, Heard, Raw, Setup, World, eventually, eventually_within, seconds, took};
+use harness::{
+    FakeServer, Heard, Raw, Setup, World, eventually, eventually_within, seconds, timed,
+};
 
 #[test]
 fn a_slow_reader_of_100_megabytes_costs_no_memory_and_holds_nobody_up() {
@@ -16,9 +18,9 @@ fn a_slow_reader_of_100_megabytes_costs_no_memory_and_holds_nobody_up() {
     let mut most = 0;
     for _ in 0..50 {
         slow.swallow(100_000, seconds(5.0));
-        let (time, reply) = took(|| other.query("SELECT 1"));
+        let (time, reply) = timed(|| other.query("SELECT 1"));
         assert_eq!(reply.tags(), "TDCZ");
-        assert!(time < seconds(1.0), "{time:?}");
+        assert!(time.within(1.0), "{time:?}");
         most = most.max(world.howdah.resident_kb());
     }
     assert!(most < before + 16_000, "memory grew from {before} to {most} kB");
@@ -178,9 +180,10 @@ fn e16_descriptors_run_out_and_come_back() {
     }
     world.howdah.must_live();
     drop(crowd);
-    let (time, ()) = took(|| eventually("there is room again", || world.login().attempt().is_ok()));
+    let (time, ()) =
+        timed(|| eventually("there is room again", || world.login().attempt().is_ok()));
     // The listener rests for five seconds at a time, and first has to accept those who have left meanwhile.
-    assert!(time < seconds(17.0), "{time:?}");
+    assert!(time.within(17.0), "{time:?}");
     world.howdah.must_live();
 }
 
