@@ -300,6 +300,8 @@ settings! {
         "1 reads what clients do in any pool_mode, and SHOW SESSION_REPORT tells what comes of it in transaction mode: see transaction-mode.md. It costs the reading of each new statement.";
     session_state: StatePolicy, States, "", Yes, Now,
         "What is done about session state in transaction and statement mode, by its kind: see transaction-mode.md. Kinds that are not named: settings, prepared statements and LISTEN are tracked, all else pins.";
+    session_state_check_always: bool, Flag, "0", Yes, Now,
+        "1 asks the server after each transaction with statements on tables what they left in its session; 0 believes one that was seen to leave nothing twice, for a minute: see transaction-mode.md.";
     so_reuseport: bool, Flag, "0", No, Now,
         "1 lets several processes listen on the same port.";
     stats_period: u32, POSITIVE, "60", Yes, Now,
@@ -558,6 +560,7 @@ mod tests {
         service_name text no NULL
         session_report flag yes 0
         session_state states yes -
+        session_state_check_always flag yes 0
         so_reuseport flag no 0
         stats_period positive yes 60
         stats_users text yes -

@@ -29,6 +29,8 @@ pub(crate) struct Ages {
     all: AtomicU32,
     /// How often something changed in whose name there is a word of this hash.
     words: [AtomicU32; BUCKETS],
+    /// The minute it is: what was changed elsewhere tells nobody here.
+    epoch: AtomicU32,
 }
 
 const BUCKETS: usize = 4096;
@@ -42,7 +44,8 @@ const UNDERWAY_MAX: usize = 64;
 impl Default for Ages {
     fn default() -> Self {
         let words = std::array::from_fn(|_| AtomicU32::new(0));
-        Self { any: AtomicU32::new(0), all: AtomicU32::new(0), words }
+        let zero = || AtomicU32::new(0);
+        Self { any: zero(), all: zero(), words, epoch: zero() }
     }
 }
 
@@ -58,6 +61,19 @@ impl Ages {
                 hashes.iter().map(count).fold(self.all.load(Relaxed), u32::wrapping_add)
             }
         }
+    }
+
+    /// How often anything may have changed.
+    pub(crate) fn all(&self) -> u32 {
+        self.all.load(Relaxed)
+    }
+
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(Relaxed)
+    }
+
+    pub(crate) fn is(&self, minute: u32) {
+        self.epoch.store(minute, Relaxed);
     }
 
     fn note(&self, change: &Change) {
@@ -84,6 +100,12 @@ impl Ages {
 pub(crate) enum Words {
     Hashes(Box<[u16]>),
     TooMany,
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self::Hashes(Box::default())
+    }
 }
 
 impl Words {

@@ -14,7 +14,6 @@ use crate::fit::{describing, is_planned};
 use crate::inward::Inward;
 use crate::ledger::{What, Whose};
 use crate::lend::Lent;
-use crate::made::ground;
 use crate::outward::{Outward, passing};
 use crate::server::{Copying, Own, Phase, Unnamed};
 use crate::statements::{Ground, Statement};
@@ -89,7 +88,8 @@ impl Outward<'_> {
         let Some(dress) = statement.dress.get().filter(|_| self.rules.watches()) else {
             return false;
         };
-        self.ground() != Ground::Known(ground(dress.state.as_deref(), &dress.vars))
+        self.ground()
+            != Ground::Known(self.server.trail.ground(dress.state.as_deref(), &dress.vars))
             && !statement.holds_pids
             && is_planned(&statement.query)
     }

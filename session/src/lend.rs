@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use wire::{Namespace, Status, write};
 
+use crate::beliefs::{Origin, Scene};
 use crate::inward::Inward;
 use crate::ledger::{What, Whose};
-use crate::made::Deed;
+use crate::made::{Deed, Made};
 use crate::names::Meaning;
 use crate::outward::{Message, Outward};
 use crate::reading::{Marks, Reading};
@@ -95,32 +96,34 @@ impl Outward<'_> {
         for deed in &reading.deeds {
             let Deed::Execute(name) = deed else { continue };
             match self.prepared_as(name).filter(|_| depth < DEPTH_MAX) {
-                Some(reading) => {
-                    self.watch_sequences(&reading);
-                    self.server.trail.mark(&reading);
+                Some((reading, ground)) => {
+                    let scene = self.scene(&reading, b"", Origin::Made(ground));
+                    self.watch_sequences(&reading, scene);
+                    self.server.trail.mark(&reading, scene);
                     self.watch_executed(&reading, depth + 1);
                 }
                 None => {
                     self.server.trail.mark_unread();
                     let unread = Reading::new(crate::sequences::unread(None), Box::default());
-                    self.watch_sequences(&Arc::new(unread));
+                    self.watch_sequences(&Arc::new(unread), Scene::default());
                 }
             }
         }
     }
 
-    /// What executing the statement of this name may do.
-    fn prepared_as(&mut self, name: &[u8]) -> Option<Arc<Reading>> {
+    /// What executing the statement of this name may do, and a number for the ground on which it was prepared.
+    fn prepared_as(&mut self, name: &[u8]) -> Option<(Arc<Reading>, u64)> {
         let made = self.client.state.as_deref().map_or(&[][..], crate::State::made);
-        let known = || made.iter().find(|made| *made.name == *name).map(|made| &*made.text);
-        if let Some(text) = self.server.trail.prepared(name).or_else(known) {
+        let known = || made.iter().find(|made| *made.name == *name);
+        if let Some(Made { text, ground, .. }) = self.server.trail.prepared(name).or_else(known) {
             let whole = self.statements.reading(text);
             let [Deed::Prepare { body, .. }] = &*whole.deeds else { return None };
-            return Some(self.statements.reading(text.get(*body..)?));
+            return Some((self.statements.reading(text.get(*body..)?), *ground));
         }
         match self.client.meaning(name, &self.server.ledger) {
             Meaning::Statement(statement, ..) => {
-                Some(Arc::clone(self.statements.reading_of(&statement)))
+                let reading = Arc::clone(self.statements.reading_of(&statement));
+                Some((reading, statement.ground_number()))
             }
             _ => None,
         }
@@ -313,7 +316,7 @@ impl Outward<'_> {
     fn shows_list(&mut self, reading: &Reading) -> bool {
         let mut executes = |deed: &Deed| match deed {
             Deed::Execute(name) => {
-                self.prepared_as(name).is_some_and(|reading| reading.marks.has(Marks::LOOKS))
+                self.prepared_as(name).is_some_and(|(reading, _)| reading.marks.has(Marks::LOOKS))
             }
             _ => false,
         };

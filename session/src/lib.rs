@@ -3,6 +3,7 @@
 
 mod ages;
 mod ahead;
+mod beliefs;
 mod cache;
 mod client;
 mod dress;
@@ -44,6 +45,7 @@ mod vars;
 mod wager;
 
 pub use ages::Change;
+pub use beliefs::Turn;
 pub use client::ClientSide;
 pub use flow::{Aside, Counted, Flow, Owned, Pieces};
 pub use made::{Deed, Made};

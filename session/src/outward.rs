@@ -7,10 +7,10 @@ use wire::tag::client as tag;
 use wire::{BindNames, Namespace, Parse, Piece, write};
 
 use crate::ages::Change;
+use crate::beliefs::{Origin, Scene};
 use crate::client::ClientSide;
 use crate::flow::{Aside, Flow};
 use crate::ledger::{What, Whose, Wipe};
-use crate::made::ground;
 use crate::pids::{self, Meant};
 use crate::reading::{Marks, Reading};
 use crate::refusal;
@@ -256,7 +256,7 @@ impl Outward<'_> {
                 Some((0, text)) if piece.is_whole() && self.client.vars.can_read(text) => {
                     let reading = self.statements.reading(text);
                     self.server.trail.sequences.find_seam(text, self.client.pid);
-                    self.watch(&reading, text);
+                    self.watch(&reading, text, Origin::Query);
                     may_wipe |= reading.marks.has(Marks::WIPES);
                     if self.rules.rewrites() {
                         self.lend_for_query(&reading);
@@ -320,7 +320,7 @@ impl Outward<'_> {
     }
 
     /// A text is about to be run.
-    fn watch(&mut self, reading: &Arc<Reading>, text: &[u8]) {
+    fn watch(&mut self, reading: &Arc<Reading>, text: &[u8], origin: Origin<'_>) {
         if self.gives_up_own(reading) {
             return;
         }
@@ -330,7 +330,8 @@ impl Outward<'_> {
         if reading.changes != Change::Nothing {
             self.watch_change(reading);
         }
-        self.watch_sequences(reading);
+        let scene = self.scene(reading, text, origin);
+        self.watch_sequences(reading, scene);
         if reading.resets.is_some() {
             self.expect_regain(reading);
         }
@@ -344,7 +345,7 @@ impl Outward<'_> {
             self.server.trail.release(reading, &self.client.vars);
         } else {
             self.server.trail.ran = Ran::Other;
-            self.server.trail.mark(reading);
+            self.server.trail.mark(reading, scene);
         }
         self.lend_voice(reading);
     }
@@ -357,14 +358,14 @@ impl Outward<'_> {
         match statement {
             Some(statement) if self.client.vars.can_read(&statement.query) => {
                 let reading = Arc::clone(self.statements.reading_of(statement));
-                self.watch(&reading, &statement.query);
+                self.watch(&reading, &statement.query, Origin::Statement(statement));
             }
             statement => self.mark_unknown(statement.map(|statement| &*statement.query)),
         }
     }
 
     /// What sequences gave others is discarded before this client could find it.
-    pub(crate) fn watch_sequences(&mut self, reading: &Arc<Reading>) {
+    pub(crate) fn watch_sequences(&mut self, reading: &Arc<Reading>, scene: Scene) {
         if !reading.marks.has(Marks::OF_SEQUENCES) {
             return;
         }
@@ -375,7 +376,7 @@ impl Outward<'_> {
         }
         let (trail, client) = (&mut self.server.trail, &mut *self.client);
         let (has, ledger) = (&mut client.remembers, &self.server.ledger);
-        if !trail.sequences.run(reading, client.pid, has, &trail.habit, ledger) {
+        if !trail.sequences.run((reading, scene), client.pid, has, &trail.habit, ledger) {
             return;
         }
         if has_seam {
@@ -407,7 +408,7 @@ impl Outward<'_> {
     fn mark_unknown(&mut self, text: Option<&[u8]>) {
         self.mark_unread();
         let unread = Reading::new(crate::sequences::unread(text), Box::default());
-        self.watch_sequences(&Arc::new(unread));
+        self.watch_sequences(&Arc::new(unread), Scene::default());
     }
 
     pub(crate) fn mark_unread(&mut self) {
@@ -580,13 +581,13 @@ impl Outward<'_> {
     /// What decides what a text means that the client sends now.
     pub(crate) fn ground(&self) -> Ground {
         if !self.rules.watches() {
-            return Ground::Known(0);
+            return Ground::Known(self.server.trail.habit.number());
         }
         let changes = self.server.underway.is_some();
         if changes || !self.server.trail.workshop.is_settled() {
             return Ground::Unknown;
         }
-        Ground::Known(ground(self.client.state.as_deref(), &self.client.vars))
+        Ground::Known(self.server.trail.ground(self.client.state.as_deref(), &self.client.vars))
     }
 
     pub(crate) fn translated_text(&mut self, text: &[u8]) -> Option<Vec<u8>> {

@@ -3,12 +3,13 @@
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hashbrown::HashMap;
 use sql::Signal;
 
-use crate::ages::Change;
+use crate::ages::{Change, Words};
+use crate::beliefs::{Beliefs, Scene, Shelf, Turn};
 use crate::made::Deed;
 use crate::recent::Recent;
 use crate::regain::Resets;
@@ -26,8 +27,6 @@ pub struct Reading {
     pub beginning: Box<[u8]>,
     /// What it does to prepared statements.
     pub deeds: Box<[Deed]>,
-    /// How often it was seen to be given nothing by a sequence; [`GIVES`] if it was seen to be.
-    given: AtomicU8,
     /// Databases that nobody else may be in for what it does.
     pub vacates: Box<[Box<str>]>,
     /// Columns of its result, counted from 0, that say whether a process was sent a signal.
@@ -36,8 +35,12 @@ pub struct Reading {
     pub changes: Change,
     /// What it leads back to what it was at login.
     pub resets: Option<Box<Resets>>,
-    /// How often it was seen to leave no trace, where that is all that can be said of it.
-    clean: AtomicU8,
+    /// What it does to the transaction that it stands in.
+    pub turn: Turn,
+    /// What it stands on, where what it was seen to do is believed.
+    pub(crate) words: Words,
+    /// What it was seen to do.
+    pub(crate) seen: Beliefs,
 }
 
 impl Reading {
@@ -62,57 +65,19 @@ impl Reading {
         Self::new(Marks::ASK.and(Marks::SETTINGS).and(Marks::MAY_GIVE), Box::default())
     }
 
-    /// Whether the server has to be asked afterwards.
-    pub(crate) fn asks(&self) -> bool {
-        self.marks.has(Marks::ASK) || self.asks_of_tables()
-    }
-
-    /// Whether what its tables bring along is not known yet.
-    pub(crate) fn asks_of_tables(&self) -> bool {
-        self.marks.has(Marks::LEARN) && self.clean.load(Relaxed) < CLEAN_ENOUGH
-    }
-
-    /// It was run, and nothing was left behind.
-    pub(crate) fn was_clean(&self) {
-        let seen = self.clean.load(Relaxed);
-        if seen < CLEAN_ENOUGH {
-            self.clean.store(seen + 1, Relaxed);
-        }
-    }
-
-    /// It was run, and something was.
-    pub(crate) fn was_not_clean(&self) {
-        self.clean.store(0, Relaxed);
+    /// Whether what its tables bring along is not known yet where it is run.
+    pub(crate) fn asks_of_tables(&self, scene: Scene) -> bool {
+        self.marks.has(Marks::LEARN) && !self.seen.at(scene).is_clean()
     }
 
     /// Whether a sequence may give something where it is run, as far as was seen. What can do anything may always.
-    pub(crate) fn may_give(&self) -> bool {
-        self.marks.has(Marks::ASK) || self.given.load(Relaxed) != CLEAN_ENOUGH
-    }
-
-    pub(crate) fn surely_gives(&self) -> bool {
-        self.given.load(Relaxed) == GIVES
-    }
-
-    /// It was run, and no sequence gave anything.
-    pub(crate) fn gave_none(&self) {
-        let seen = self.given.load(Relaxed);
-        if seen < CLEAN_ENOUGH {
-            self.given.store(seen + 1, Relaxed);
-        }
-    }
-
-    /// It was run, and one did.
-    pub(crate) fn gave_some(&self) {
-        self.given.store(GIVES, Relaxed);
+    pub(crate) fn may_give(&self, scene: Scene) -> bool {
+        self.marks.has(Marks::ASK) || !self.seen.at(scene).is_given_none()
     }
 }
 
-/// So often a statement on tables has to be seen to leave nothing behind before it is believed.
-const CLEAN_ENOUGH: u8 = 2;
-
-/// It was seen to call `nextval`.
-const GIVES: u8 = CLEAN_ENOUGH + 1;
+/// Numbers of texts that something can be believed of.
+static TEXTS: AtomicU64 = AtomicU64::new(0);
 
 /// What may have been done to a session since it was last asked about. Several texts add up.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -229,6 +194,8 @@ pub struct Readings {
     /// The text at hand, less its literals.
     shape: Vec<u8>,
     recent: Recent,
+    /// What was seen of them.
+    shelf: Arc<Shelf>,
 }
 
 /// How a text is read.
@@ -254,6 +221,7 @@ impl Readings {
             young_bytes: 0,
             shape: Vec::new(),
             recent: Recent::default(),
+            shelf: Arc::default(),
         }
     }
 
@@ -290,6 +258,10 @@ impl Readings {
         let mut reading = (self.read)(text);
         if !reading.marks.is_none() {
             reading.beginning = text.get(..BEGINNING_MAX).unwrap_or(text).into();
+        }
+        if reading.marks.has(Marks::LEARN.and(Marks::MAY_GIVE)) {
+            reading.words = Words::of(text);
+            reading.seen = Beliefs::on(&self.shelf, TEXTS.fetch_add(1, Relaxed));
         }
         let reading = Arc::new(reading);
         if reading.marks.has(Marks::ASK) && text.len() <= TEXT_MAX {
@@ -349,22 +321,5 @@ mod tests {
         let one = readings.of(b"select f('a.b')");
         assert!(!Arc::ptr_eq(&one, &readings.of(b"select f('a.c')")));
         assert!(Arc::ptr_eq(&one, &readings.of(b"select f('a.b')")));
-    }
-
-    /// A statement on a table is believed after it was seen twice; one seen to do something is not.
-    #[test]
-    fn clean_statements_are_learnt() {
-        let reading = Reading::new(Marks::LEARN, Box::default());
-        reading.was_clean();
-        assert!(reading.asks());
-        reading.was_not_clean();
-        reading.was_clean();
-        assert!(reading.asks());
-        reading.was_clean();
-        assert!(!reading.asks());
-        let unknown = Reading::unknown();
-        unknown.was_clean();
-        unknown.was_clean();
-        assert!(unknown.asks(), "what cannot be read is never believed");
     }
 }

@@ -18,6 +18,8 @@ pub struct Rules {
     pub pqexec: bool,
     /// Whether session state follows its client from server to server.
     pub follows: bool,
+    /// Whether nothing is believed of what statements leave alone (`session_state_check_always`).
+    pub doubts: bool,
     /// State that is refused.
     pub refused: Ties,
     /// Whether what clients do is noted for the report (`session_report`).
@@ -33,6 +35,7 @@ impl Default for Rules {
             packet_max: i32::MAX as u32,
             pqexec: true,
             follows: true,
+            doubts: false,
             refused: Ties::default(),
             reports: false,
         }

@@ -4,16 +4,28 @@
 //! never read them pays nothing for that; what it costs begins with the first who does.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use crate::beliefs::Scene;
 use crate::ledger::{Ledger, Trust};
 use crate::reading::{Marks, Reading};
 use crate::seam::Seam;
 use crate::text::find;
 
 /// How the clients of one pool were seen to use them, on all workers.
-#[derive(Debug, Default)]
-pub struct Habit(AtomicU8);
+#[derive(Debug)]
+pub struct Habit {
+    seen: AtomicU8,
+    /// No other pool has it, nor ever had.
+    number: u64,
+}
+
+impl Default for Habit {
+    fn default() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self { seen: AtomicU8::default(), number: LAST.fetch_add(1, Relaxed) }
+    }
+}
 
 /// The ways, each of which comprises those before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -32,11 +44,16 @@ impl Habit {
     }
 
     fn raise(&self, seen: Use) {
-        self.0.fetch_max(seen as u8, Relaxed);
+        self.seen.fetch_max(seen as u8, Relaxed);
     }
 
     fn has(&self, seen: Use) -> bool {
-        self.0.load(Relaxed) >= seen as u8
+        self.seen.load(Relaxed) >= seen as u8
+    }
+
+    /// The pool's.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 }
 
@@ -53,7 +70,7 @@ pub(crate) struct Sequences {
     /// The client's own DISCARD was sent and is not done yet.
     forgets: Option<Forgets>,
     /// What ran in this transaction and may have brought some.
-    suspects: Vec<Arc<Reading>>,
+    suspects: Vec<(Arc<Reading>, Scene)>,
     /// The probe under way said that there are some.
     pub(crate) seen: bool,
 }
@@ -143,7 +160,7 @@ impl Sequences {
     /// first.
     pub(crate) fn run(
         &mut self,
-        reading: &Arc<Reading>,
+        (reading, scene): (&Arc<Reading>, Scene),
         client: u32,
         has: &mut bool,
         habit: &Habit,
@@ -156,7 +173,7 @@ impl Sequences {
             return false;
         }
         let gives = marks.has(Marks::GIVES);
-        let may_give = gives || marks.has(Marks::MAY_GIVE) && reading.may_give();
+        let may_give = gives || marks.has(Marks::MAY_GIVE) && reading.may_give(scene);
         let reads = marks.has(Marks::SEQUENCE);
         let finds = reads || marks.has(Marks::MAY_READ);
         if !may_give && !finds {
@@ -184,10 +201,10 @@ impl Sequences {
             }
             *has = true;
             owner.fresh = true;
-            if gives || reading.surely_gives() {
+            if gives || reading.seen.at(scene).is_given() {
                 owner.certainty = Certainty::Certain;
             } else if owner.certainty == Certainty::Suspected && habit.has(Use::Across) {
-                self.suspect(reading);
+                self.suspect(reading, scene);
             }
         }
         discard
@@ -210,10 +227,11 @@ impl Sequences {
         })
     }
 
-    fn suspect(&mut self, reading: &Arc<Reading>) {
-        let known = self.suspects.iter().any(|suspect| Arc::ptr_eq(suspect, reading));
-        if !known && self.suspects.len() < SUSPECTS_MAX {
-            self.suspects.push(Arc::clone(reading));
+    fn suspect(&mut self, reading: &Arc<Reading>, scene: Scene) {
+        let is_it =
+            |(suspect, at): &(Arc<Reading>, Scene)| Arc::ptr_eq(suspect, reading) && *at == scene;
+        if !self.suspects.iter().any(is_it) && self.suspects.len() < SUSPECTS_MAX {
+            self.suspects.push((Arc::clone(reading), scene));
         }
     }
 
@@ -257,11 +275,9 @@ impl Sequences {
         let seen = std::mem::take(&mut self.seen);
         let suspects = std::mem::take(&mut self.suspects);
         let sole = suspects.len() == 1;
-        for suspect in suspects {
-            match seen {
-                false => suspect.gave_none(),
-                true if sole => suspect.gave_some(),
-                true => {}
+        for (suspect, scene) in suspects {
+            if !seen || sole {
+                suspect.seen.was_given(scene, seen);
             }
         }
         if !seen {
@@ -305,8 +321,13 @@ mod tests {
             let mut run = |marks: &Marks| {
                 let reading = Arc::new(Reading::new(*marks, Box::default()));
                 let has = &mut self.have[client as usize];
-                let discards =
-                    self.sequences.run(&reading, client, has, &self.habit, &Ledger::default());
+                let discards = self.sequences.run(
+                    (&reading, Scene::default()),
+                    client,
+                    has,
+                    &self.habit,
+                    &Ledger::default(),
+                );
                 if discards {
                     self.sequences.discards(Pending { at: 0, in_batch: false });
                     self.sequences.discarded();

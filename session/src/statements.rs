@@ -87,6 +87,14 @@ impl Statement {
     }
 
     /// Whether it is what a Parse of this is to be given.
+    /// A number for its ground. Where nobody knows that, nobody else has it.
+    pub(crate) fn ground_number(&self) -> u64 {
+        match self.ground {
+            Ground::Known(number) => number,
+            Ground::Unknown => !self.id,
+        }
+    }
+
     fn is(&self, query: &[u8], types: &[u8], ground: Ground, ages: &Ages) -> bool {
         self.ground == ground
             && *self.query == *query
@@ -234,6 +242,17 @@ impl Statements {
         let statement = self.registry.intern(hash, query, types, ground);
         self.met.insert(hash, &statement);
         statement
+    }
+
+    /// How often anything may have been changed that statements stand on.
+    #[must_use]
+    pub fn changes(&self) -> u32 {
+        self.ages().all()
+    }
+
+    /// So many minutes have gone by.
+    pub fn tell_minute(&self, minute: u32) {
+        self.ages().is(minute);
     }
 
     pub(crate) fn ages(&self) -> &Arc<Ages> {

@@ -1,8 +1,9 @@
 //! What a text says of what it may do to a session.
 
-use sql::{Act, Discarded, States, Touch};
+use sql::{Act, Discarded, States, Touch, Transaction};
 
 use crate::ages::{Change, is_found, mentions, speaks};
+use crate::beliefs::Turn;
 use crate::made::{Deed, has_say};
 use crate::reading::{Marks, Reading};
 use crate::regain::Resets;
@@ -59,6 +60,7 @@ pub fn read(text: &[u8]) -> Reading {
     known.deeds = deeds(&reading);
     known.vacates = vacates(&reading);
     known.changes = changes(&reading, text);
+    known.turn = turn(&reading);
     known.resets = Resets::of(&reading);
     known.signals = reading.statements.into_iter().flat_map(|one| one.signals).collect();
     known
@@ -186,7 +188,7 @@ fn changes(reading: &sql::Reading, text: &[u8]) -> Change {
     let mut names: Vec<Box<[u8]>> = Vec::new();
     for act in reading.acts() {
         let changed = match act {
-            Act::Define | Act::Transaction(sql::Transaction::CommitPrepared(_)) => &[],
+            Act::Define | Act::Transaction(Transaction::CommitPrepared(_)) => &[],
             Act::CreateTemporary(made) => std::slice::from_ref(&made.object),
             // What is dropped along with it has other names.
             Act::Drop(objects) if !mentions(text, b"cascade") => &objects[..],
@@ -199,6 +201,17 @@ fn changes(reading: &sql::Reading, text: &[u8]) -> Change {
         names.extend(changed.iter().map(|object| object.name.as_bytes().into()));
     }
     if names.is_empty() { Change::Nothing } else { Change::Named(names.into()) }
+}
+
+/// What a text does to the transaction that it stands in: its last word on that.
+fn turn(reading: &sql::Reading) -> Turn {
+    let turns = reading.acts().filter_map(|act| match act {
+        Act::Transaction(Transaction::Begin(_)) => Some(Turn::Begins),
+        Act::Transaction(Transaction::Savepoint(_) | Transaction::Release(_)) => None,
+        Act::Transaction(_) => Some(Turn::Ends),
+        _ => None,
+    });
+    turns.last().unwrap_or_default()
 }
 
 /// The databases that nobody else may be in for what a text does.

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use crate::beliefs::{Locally, Scene, Trace};
 use crate::made::{Deed, Made, Workshop, ground};
 use crate::reading::{Marks, Reading};
+use crate::recent::spread;
 use crate::sequences::Sequences;
 use crate::state::{CUSTOM_MAX, Probed, State, Tie, Ties};
 use crate::{ClientSide, Habit, Tracked, Vars};
@@ -33,7 +35,11 @@ pub struct Trail {
     /// Channels it listens to, as far as it is known.
     channels: Vec<Box<[u8]>>,
     /// What ran since the last probe and can be learnt from.
-    learners: Vec<Arc<Reading>>,
+    learners: Vec<(Arc<Reading>, Scene)>,
+    /// Something was believed in the transaction under way, when so much had changed anywhere.
+    believed: Option<u32>,
+    /// What that transaction has set for itself.
+    pub(crate) locally: Locally,
     /// Settings with a dot in their name that were ever set on it: they are never gone again.
     custom: Vec<Box<[u8]>>,
     pub(crate) workshop: Workshop,
@@ -79,13 +85,13 @@ impl Trail {
         }
         let is_new = self.state.is_none() && self.ties.is_none() && self.workshop.is_idle();
         if !is_new || self.is_doubtful() {
-            return self.mark(reading);
+            return self.mark(reading, Scene::default());
         }
         self.released.get_or_insert_with(|| vars.clone());
     }
 
     /// A text is run.
-    pub(crate) fn mark(&mut self, reading: &Arc<Reading>) {
+    pub(crate) fn mark(&mut self, reading: &Arc<Reading>, scene: Scene) {
         // What is reported then may be this text's doing as well.
         if self.released.take().is_some() {
             self.marks = self.marks.and(Marks::ASK).and(Marks::RESETS);
@@ -100,7 +106,8 @@ impl Trail {
             self.shown.add(tie);
         }
         self.marks = self.marks.and(reading.marks.without(Marks::PASSING));
-        if reading.marks.has(Marks::SETTINGS) || reading.asks_of_tables() {
+        let asks_of_tables = reading.asks_of_tables(scene);
+        if reading.marks.has(Marks::SETTINGS) || asks_of_tables {
             self.workshop.unsettle();
             self.workshop.stirred |= reading.marks.has(Marks::SETTINGS);
         }
@@ -110,11 +117,13 @@ impl Trail {
         if reading.marks.has(Marks::ASK) && self.ties.is_none() {
             self.culprit = Some(Arc::clone(reading));
         }
-        if reading.marks.has(Marks::LEARN) && reading.asks() {
+        if asks_of_tables {
             self.marks = self.marks.and(Marks::LEARN);
             if self.learners.len() < LEARNERS_MAX {
-                self.learners.push(Arc::clone(reading));
+                self.learners.push((Arc::clone(reading), scene));
             }
+        } else if reading.marks.has(Marks::LEARN) {
+            self.believed.get_or_insert(scene.changes);
         }
     }
 
@@ -134,15 +143,16 @@ impl Trail {
 
     /// A request comes. If it is the first since all was known, what it prepares is known, too.
     pub(crate) fn begin(&mut self) {
+        (self.believed, self.locally) = (None, Locally::default());
         if !self.is_doubtful() {
             self.workshop.settle();
         }
         self.sequences.begin();
     }
 
-    /// The text of what was prepared here by SQL since it was last known what there is.
-    pub(crate) fn prepared(&self, name: &[u8]) -> Option<&[u8]> {
-        self.workshop.fresh(name).map(|made| &*made.text)
+    /// What was prepared here by SQL since it was last known what there is.
+    pub(crate) fn prepared(&self, name: &[u8]) -> Option<&Made> {
+        self.workshop.fresh(name)
     }
 
     /// Whether SQL may have given this name here.
@@ -158,8 +168,12 @@ impl Trail {
     }
 
     /// Look whether the client's statements can still follow it: `SET TimeZone` and the like are seen
-    /// without being asked for. Ask where that has changed.
-    pub fn review(&mut self, client: &mut ClientSide) {
+    /// without being asked for. Ask where that has changed. `changes`: how often anything was changed anywhere.
+    pub fn review(&mut self, client: &mut ClientSide, changes: u32) {
+        // What was believed when it was sent may have been run behind a change that came meanwhile.
+        if self.believed.take().is_some_and(|then| then != changes) {
+            self.mark_unknown();
+        }
         if self.released.as_ref().is_some_and(|before| restored(client, before)) {
             self.released = None;
         }
@@ -246,6 +260,12 @@ impl Trail {
         } else {
             self.ties.add(Tie::Unknown);
         }
+    }
+
+    /// A number for all that decides what a text means: the same words are another statement in another database,
+    /// and for another user.
+    pub(crate) fn ground(&self, state: Option<&State>, vars: &Vars) -> u64 {
+        ground(state, vars) ^ spread(self.habit.number())
     }
 
     /// Ask again, whatever was run.
@@ -352,12 +372,18 @@ impl Trail {
         let changed = self.state.as_deref()
             != Some(&found.state).filter(|state| !state.is_default())
             || !found.ties.is_none();
-        for learner in self.learners.drain(..) {
-            if !changed {
-                learner.was_clean();
-            } else if !self.marks.has(Marks::ASK) {
-                // Whatever it was, it was one of these.
-                learner.was_not_clean();
+        // Where something else ran that may have done anything, or made tables of its own, a scene is not what it was taken for.
+        let tells = !self.marks.has(Marks::ASK)
+            && (self.ties.is_none() || self.ties.is_only(Tie::Sequence));
+        let sole = self.learners.len() == 1;
+        for (learner, scene) in self.learners.drain(..) {
+            if tells {
+                let trace = match (changed, sole) {
+                    (false, _) => Trace::None,
+                    (true, true) => Trace::Its,
+                    (true, false) => Trace::Somebodys,
+                };
+                learner.seen.left(scene, trace);
             }
         }
         // What is no setting was taken for one. Whoever makes it one says its name again.

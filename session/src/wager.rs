@@ -14,7 +14,6 @@ use wire::{ErrorFields, Piece, Status, write};
 
 use crate::inward::Inward;
 use crate::ledger::{What, Whose};
-use crate::made::ground;
 use crate::outward::{Message, Outward};
 use crate::server::Phase;
 use crate::statements::{Ground, NOBODY, Statement};
@@ -106,9 +105,11 @@ impl Inward<'_> {
     /// these that changed its result.
     fn is_of_now(&self, statement: &Statement) -> bool {
         let Some(client) = &self.client else { return false };
+        let trail = &self.server.trail;
         !self.rules.watches()
-            || !self.server.trail.workshop.stirred
-                && statement.ground == Ground::Known(ground(client.state.as_deref(), &client.vars))
+            || !trail.workshop.stirred
+                && statement.ground
+                    == Ground::Known(trail.ground(client.state.as_deref(), &client.vars))
     }
 
     /// Entries were answered.

@@ -252,6 +252,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             packet_max: settings.max_packet_size,
             pqexec: !settings.disable_pqexec,
             follows: settings.track_session_state,
+            doubts: settings.session_state_check_always,
             refused: kinds(config, database, row, Verdict::Error),
             reports: config.session_report(database, row),
         };

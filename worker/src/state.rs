@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use io::Driver;
 use pool::ServerId;
-use session::{Asked, Own, State, Tie, Trail, Vars};
+use session::{Asked, Own, State, Tie, Vars};
 
 use crate::client;
 use crate::end::Why;
@@ -41,7 +41,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let (server, client) =
             (&mut self.servers[entry as usize], &mut self.clients[slot as usize]);
         let before = server.side.trail.may_return().then(|| client.side.vars.clone());
-        server.side.trail.review(&mut client.side);
+        server.side.trail.review(&mut client.side, self.statements.changes());
         if let Some(before) = before {
             self.tell_returned(slot, entry, &before);
         }
@@ -269,7 +269,8 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn stop_following(&mut self, entry: u32) {
         let server = &mut self.servers[entry as usize];
-        server.side.trail = Trail::default();
+        let before = mem::take(&mut server.side.trail);
+        server.side.trail.habit = before.habit;
         let pool = server.pool;
         let Some(room) = self.room_mut(pool) else { return };
         if mem::replace(&mut room.rules.follows, false) {

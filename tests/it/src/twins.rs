@@ -32,10 +32,20 @@ CREATE FUNCTION fails_after(name text, value text) RETURNS void LANGUAGE plpgsql
 CREATE PROCEDURE commits(name text, value text) LANGUAGE plpgsql AS \
  $$ BEGIN PERFORM set_config(name, value, false); COMMIT; PERFORM set_config(name, value || '0', false); ROLLBACK; END $$;
 CREATE SCHEMA one; CREATE SCHEMA two;
-CREATE TABLE one.place AS SELECT 'one' AS name; CREATE TABLE two.place AS SELECT 'two' AS name;
+CREATE TABLE one.place AS SELECT 'one' AS name; CREATE TABLE two.place AS SELECT 'two'::varchar(9) AS name;
+CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS \
+ $$ BEGIN PERFORM set_config('work_mem', '33MB', false); RETURN new; END $$;
+CREATE TABLE one.deed (i int); CREATE TABLE two.deed (i int);
+CREATE TRIGGER fires BEFORE INSERT ON two.deed FOR EACH ROW EXECUTE FUNCTION fires();
 GRANT ALL ON SCHEMA public, one, two TO PUBLIC;
 GRANT ALL ON ALL TABLES IN SCHEMA one, two TO PUBLIC;
 ";
+
+/// The same for another database: there the same words mean other things.
+#[must_use]
+pub fn other_furniture() -> String {
+    FURNITURE.replace("two.", "three.").replace("one.", "two.").replace("three.", "one.")
+}
 
 /// Roles that every twin may be.
 pub const ROLES: &str = "\
@@ -153,6 +163,7 @@ const PREPARED: &[(&str, usize)] = &[
     ("BEGIN", 0),
     ("COMMIT", 0),
     ("SELECT 10 / ($1::int - 3)", 1),
+    ("INSERT INTO deed VALUES ($1)", 1),
 ];
 
 /// One subject of the life.
@@ -573,6 +584,8 @@ fn data(life: &mut Life) -> Act {
         "SELECT i, t FROM own ORDER BY i, t LIMIT 5",
         "SELECT generate_series(1, 20)",
         "WITH a AS (INSERT INTO own VALUES (7, current_setting('application_name')) RETURNING t) SELECT t FROM a",
+        "INSERT INTO deed VALUES (1)",
+        "INSERT INTO deed VALUES (1) RETURNING current_setting('work_mem')",
     ]);
     life.say(sql)
 }

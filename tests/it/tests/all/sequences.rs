@@ -75,6 +75,32 @@ fn nobody_finds_what_another_was_given() {
     bob.run("ROLLBACK");
 }
 
+/// A table that was seen to count nothing begins to, and another by its name does.
+#[test]
+fn what_was_seen_of_a_table_is_not_believed_of_another() {
+    howdah_only!("it leaks");
+    let world = world(1);
+    world.direct().run(
+        "ALTER TABLE plain OWNER TO app; GRANT CREATE ON SCHEMA public TO app; \
+         CREATE SCHEMA other; GRANT USAGE ON SCHEMA other TO app; CREATE TABLE other.t (i int); \
+         GRANT ALL ON other.t TO app",
+    );
+    learnt(&world);
+    let [mut ann, mut bob] = [(); 2].map(|()| world.client());
+    let mut leave_nothing = |ann: &mut Raw, before: &[&str], after: &[&str]| {
+        for sql in before.iter().cycle().take(4 * before.len()).chain(after) {
+            ann.run(sql);
+        }
+        assert_eq!(code(&mut bob, "SELECT lastval()"), GONE, "{before:?} {after:?}");
+        ann.run("DISCARD SEQUENCES");
+    };
+    let insert = "INSERT INTO plain (i) VALUES (1)";
+    leave_nothing(&mut ann, &[insert], &["ALTER TABLE plain ADD COLUMN id serial", insert]);
+    let insert = "INSERT INTO t (i) VALUES (1)";
+    let (there, here) = ("SET search_path = other", "SET search_path = public");
+    leave_nothing(&mut ann, &[there, insert], &[here, insert]);
+}
+
 #[test]
 fn who_is_known_to_read_keeps_what_it_was_given() {
     howdah_only!("whoever had the server last is read");

@@ -1,6 +1,7 @@
 //! Prepared statements that clients share, and that change under them: each client hears what it would hear on a
 //! connection of its own.
 
+use harness::postgres::PASSWORD;
 use harness::say::{
     bind, close_statement, describe_portal, describe_statement, execute, parse, sync,
 };
@@ -183,4 +184,35 @@ fn what_is_prepared_is_what_it_is_by_then() {
 fn use_all(client: &mut Raw, sql: &str) -> Reply {
     let values: &[&str] = if sql.contains('$') { &["1"] } else { &[] };
     client.ask(&[bind("", "s", values), describe_portal(""), execute("", 0), sync()].concat())
+}
+
+/// The same words are another statement in another database, and for another user, whose schema comes first.
+#[test]
+fn what_clients_were_told_counts_for_their_own_tables() {
+    howdah_only!("prepared statements");
+    let shared = harness::Postgres::shared();
+    let other = shared.database();
+    let world = World::with(1, |setup| setup.database("mall", &shared.target(&other)));
+    let mine = "CREATE TABLE t (i int, s text); INSERT INTO t VALUES (1, 'shop'); ALTER TABLE t OWNER TO app; \
+                CREATE SCHEMA app2 AUTHORIZATION app2; CREATE TABLE app2.t (i bool); INSERT INTO app2.t VALUES (true); \
+                ALTER TABLE app2.t OWNER TO app2; GRANT ALL ON SCHEMA public TO app";
+    world.direct().run(mine);
+    let theirs = "CREATE TYPE mood AS ENUM ('ok'); CREATE TABLE t (i mood); INSERT INTO t VALUES ('ok'); GRANT ALL ON t TO app";
+    shared.superuser(&other).run(theirs);
+    let mut clients = [("app", "shop", "1"), ("app", "mall", "ok"), ("app2", "shop", "t")]
+        .map(|(user, db, value)| (world.howdah.login(user, PASSWORD, db).enter(), value));
+    let text = "SELECT i FROM t WHERE i = $1";
+    for (client, _) in &mut clients {
+        client.ask(&[parse("s", text), describe_statement("s"), sync()].concat());
+    }
+    for round in 0..3 {
+        for (client, value) in &mut clients {
+            let reply = client.ask(&[bind("", "s", &[value]), execute("", 0), sync()].concat());
+            assert_eq!(reply.code(), "", "round {round}: {value}: {reply:?}");
+            assert_eq!(reply.column(), [*value], "round {round}");
+        }
+        // What others may stand on changes; and servers that lack it have to be given it.
+        clients[0].0.run(&format!("ALTER TABLE t ADD COLUMN more{round} int"));
+        world.howdah.order("RECONNECT");
+    }
 }

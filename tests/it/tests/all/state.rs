@@ -133,6 +133,175 @@ fn a06_set_config_in_any_disguise() {
     expect(&mut ann, "98MB", "bound parameters");
 }
 
+/// What two transactions were seen to leave alone is believed of that very thing only.
+struct Believed {
+    ann: Raw,
+    bob: Raw,
+    usual: String,
+}
+
+impl Believed {
+    /// Where each has done `before` several times, `after` shows at nobody else.
+    fn expect(&mut self, before: &[&str], change: &str, after: &[&str]) {
+        for sql in before.iter().cycle().take(3 * before.len()) {
+            self.ann.run(sql);
+        }
+        self.ann.run(change);
+        for sql in after {
+            self.ann.run(sql);
+        }
+        assert_eq!(self.bob.value("SHOW work_mem"), self.usual, "{before:?}, {change}, {after:?}");
+        assert_eq!(self.ann.value("SHOW work_mem"), "96MB", "{before:?}, {change}, {after:?}");
+        self.ann.run("RESET work_mem");
+    }
+}
+
+const FIRES: &str = "CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS \
+                     $$ BEGIN PERFORM set_config('work_mem', '96MB', false); RETURN NEW; END $$; \
+                     CREATE FUNCTION rests() RETURNS trigger LANGUAGE plpgsql AS \
+                     $$ BEGIN RETURN NEW; END $$; ";
+
+fn trigger(table: &str, function: &str) -> String {
+    let name = table.replace('.', "_");
+    format!(
+        "CREATE TRIGGER {name} BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {function}(); "
+    )
+}
+
+#[test]
+fn a06_what_was_seen_of_one_table_is_not_believed_of_another() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let role = format!("role_of_{}", world.db);
+    let tables = "CREATE SCHEMA one; CREATE SCHEMA two; CREATE TABLE one.t (i int); CREATE TABLE two.t (i int); \
+                  CREATE TABLE temporary (i int); CREATE TABLE secret (i int); CREATE VIEW seen AS SELECT 1; ";
+    let policies = format!(
+        "CREATE ROLE {role}; GRANT {role} TO app; ALTER TABLE secret ENABLE ROW LEVEL SECURITY; \
+         INSERT INTO secret VALUES (1); \
+         CREATE POLICY a ON secret TO app USING (true); \
+         CREATE POLICY b ON secret TO {role} USING (set_config('work_mem', '96MB', false) <> ''); "
+    );
+    let rest = "GRANT ALL ON SCHEMA one, two TO PUBLIC; GRANT ALL ON one.t, two.t, temporary, secret TO PUBLIC";
+    let made = [
+        tables,
+        FIRES,
+        &trigger("two.t", "fires"),
+        &trigger("temporary", "fires"),
+        &policies,
+        rest,
+    ];
+    world.direct().run(&made.concat());
+    let (ann, mut bob) = two(&world);
+    let usual = bob.value("SHOW work_mem");
+    let mut believed = Believed { ann, bob, usual };
+    let insert = "INSERT INTO t VALUES (1)";
+    believed.expect(&["SET search_path = one", insert], "SET search_path = two", &[insert]);
+    believed.ann.run("RESET search_path");
+    let local = |schema: &str| format!("SET LOCAL search_path = '{schema}'");
+    let (one, two) = (local("one"), local("two"));
+    let update = "INSERT INTO t VALUES (1), (2)";
+    believed.expect(&["BEGIN", &one, update, "COMMIT"], "", &["BEGIN", &two, update, "COMMIT"]);
+    let whole = |local: &str| format!("BEGIN; {local}; INSERT INTO t VALUES (1), (2), (3); COMMIT");
+    believed.expect(&[&whole(&one)], "", &[&whole(&two)]);
+    let temporary = "INSERT INTO temporary VALUES (1)";
+    believed.expect(
+        &["BEGIN", "CREATE TEMP TABLE temporary (i int) ON COMMIT DROP", temporary, "COMMIT"],
+        "",
+        &[temporary],
+    );
+    let take = format!("SET ROLE {role}");
+    believed.expect(&["SELECT * FROM secret"], &take, &["SELECT * FROM secret"]);
+    believed.ann.run("RESET ROLE");
+    let take = format!("SET LOCAL ROLE {role}");
+    let count = "SELECT count(*) FROM secret";
+    believed.expect(&["BEGIN", count, "COMMIT"], "", &["BEGIN", &take, count, "COMMIT"]);
+}
+
+#[test]
+fn a06_what_was_seen_of_a_table_is_not_believed_once_it_has_changed() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    world.direct().run(FIRES);
+    world.direct().run("ALTER FUNCTION rests() OWNER TO app; GRANT CREATE ON SCHEMA public TO app");
+    let (mut ann, mut bob) = two(&world);
+    let usual = bob.value("SHOW work_mem");
+    for table in ["gets", "renews", "enabled"] {
+        ann.run(&format!("CREATE TABLE {table} (i int)"));
+    }
+    ann.run(&trigger("renews", "rests"));
+    ann.run(&trigger("enabled", "fires"));
+    ann.run("ALTER TABLE enabled DISABLE TRIGGER enabled");
+    ann.run("CREATE VIEW seen AS SELECT '1'::text AS a");
+    let mut believed = Believed { ann, bob, usual };
+    believed.expect(
+        &["INSERT INTO gets VALUES (1)"],
+        &trigger("gets", "fires"),
+        &["INSERT INTO gets VALUES (2)"],
+    );
+    believed.expect(
+        &["INSERT INTO renews VALUES (1)"],
+        "CREATE OR REPLACE FUNCTION rests() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN PERFORM set_config('work_mem', '96MB', false); RETURN NEW; END $$",
+        &["INSERT INTO renews VALUES (2)"],
+    );
+    believed.expect(
+        &["INSERT INTO enabled VALUES (1)"],
+        "ALTER TABLE enabled ENABLE TRIGGER enabled",
+        &["INSERT INTO enabled VALUES (2)"],
+    );
+    believed.expect(
+        &["SELECT * FROM seen"],
+        "CREATE OR REPLACE VIEW seen AS SELECT set_config('work_mem', '96MB', false) AS a",
+        &["SELECT * FROM seen"],
+    );
+}
+
+#[test]
+fn a06_what_was_seen_in_one_database_is_not_believed_in_another() {
+    howdah_only!("it leaks");
+    let other = harness::Postgres::shared().database();
+    let world = World::with(1, |setup| {
+        setup.database("mall", &harness::Postgres::shared().target(&other)).set("workers", 1)
+    });
+    world.direct().run("CREATE TABLE t (i int); GRANT ALL ON t TO app");
+    let table = ["CREATE TABLE t (i int); GRANT ALL ON t TO app; ", FIRES, &trigger("t", "fires")];
+    world.postgres.superuser(&other).run(&table.concat());
+    let mut ann = world.client();
+    let insert =
+        [parse("", "INSERT INTO t VALUES ($1)"), bind("", "", &["1"]), execute("", 0), sync()];
+    for _ in 0..3 {
+        ann.run("INSERT INTO t VALUES (1)");
+        ann.ask(&insert.concat());
+    }
+    let mall = world.howdah.login("app", PASSWORD, "mall");
+    let (mut cat, mut dan) = (mall.enter(), mall.enter());
+    let usual = dan.value("SHOW work_mem");
+    cat.run("INSERT INTO t VALUES (1)");
+    assert_eq!(dan.value("SHOW work_mem"), usual);
+    assert_eq!(cat.value("SHOW work_mem"), "96MB");
+    cat.run("RESET work_mem");
+    cat.ask(&insert.concat());
+    assert_eq!(dan.value("SHOW work_mem"), usual);
+    assert_eq!(cat.value("SHOW work_mem"), "96MB");
+}
+
+/// A trigger that sets something only now and then is found out with `session_state_check_always`.
+#[test]
+fn a06_nothing_is_believed_where_that_is_wished() {
+    howdah_only!("it leaks");
+    let world = World::with(1, |setup| setup.set("session_state_check_always", 1));
+    world.direct().run(
+        "CREATE TABLE t (i int); GRANT ALL ON t TO app; \
+         CREATE FUNCTION sometimes() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN IF NEW.i = 7 THEN PERFORM set_config('work_mem', '96MB', false); END IF; RETURN NEW; END $$; \
+         CREATE TRIGGER sometimes BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION sometimes()",
+    );
+    let (ann, mut bob) = two(&world);
+    let usual = bob.value("SHOW work_mem");
+    let mut doubted = Believed { ann, bob, usual };
+    doubted.expect(&["INSERT INTO t VALUES (1)"], "", &["INSERT INTO t VALUES (7)"]);
+}
+
 /// Other updates are believed to leave settings alone once they were seen to.
 #[test]
 fn a_setting_that_is_updated_is_its_clients_each_time() {
