@@ -3,7 +3,8 @@
 //! What is attached to tables shows in no text: triggers, rules, views, policies. So the first two times the server is
 //! asked what a text left behind, and then it is believed. But the same words are another statement in another
 //! database, with another search_path or role, behind a change of what they name, or in a transaction that has set
-//! something for itself. So what was seen counts for the [`Scene`] where it was seen.
+//! something for itself. So what was seen counts for the [`Scene`] where it was seen. And who failed, or changed no row,
+//! has not come so far as to show anything.
 
 use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -168,7 +169,7 @@ fn key(text: u64, scene: Scene) -> u64 {
     scene.number ^ spread(text)
 }
 
-/// What was seen of the texts of one worker. When the one half is full it takes the other's scene, so that what is used
+/// What was seen of the texts of one worker. When the one half is full it takes the other's place, so that what is used
 /// stays.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf(Mutex<[Half; 2]>);
@@ -288,6 +289,12 @@ impl Locally {
     }
 }
 
+/// Whether a CommandComplete says that no row was changed: what is attached to rows was not reached. What reads
+/// finds nothing often, and hardly anything is attached to that.
+pub(crate) fn is_in_vain(tag: &[u8]) -> bool {
+    tag.ends_with(b" 0") && !tag.starts_with(b"SELECT") && !tag.starts_with(b"FETCH")
+}
+
 impl Outward<'_> {
     /// Where a text is run that is about to be.
     pub(crate) fn scene(&mut self, reading: &Reading, text: &[u8], origin: Origin<'_>) -> Scene {
@@ -399,6 +406,16 @@ mod tests {
         assert!((HALF..=2 * HALF).contains(&kept), "{kept}");
         assert_eq!(beliefs.at(scene(0)), Seen::default());
         assert_ne!(beliefs.at(scene(3 * HALF as u64 - 1)), Seen::default());
+    }
+
+    #[test]
+    fn what_changes_no_row_proves_nothing() {
+        for tag in ["INSERT 0 0", "UPDATE 0", "DELETE 0", "MERGE 0", "COPY 0"] {
+            assert!(is_in_vain(tag.as_bytes()), "{tag}");
+        }
+        for tag in ["INSERT 0 1", "UPDATE 10", "SELECT 0", "SELECT 1", "FETCH 0", "COMMIT", ""] {
+            assert!(!is_in_vain(tag.as_bytes()), "{tag}");
+        }
     }
 
     fn reading(marks: Marks, turn: Turn) -> Reading {

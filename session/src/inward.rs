@@ -7,6 +7,7 @@ use wire::{
     CommandTag, ErrorFields, Malformed, Notification, ParameterStatus, Piece, Status, write,
 };
 
+use crate::beliefs::is_in_vain;
 use crate::client::ClientSide;
 use crate::flow::{Aside, Flow, Owned};
 use crate::ledger::{Entry, Undo, What, Whose};
@@ -361,6 +362,10 @@ impl Inward<'_> {
         let Some(what) = self.server.ledger.head().map(|head| head.what) else { return Ok(()) };
         if !matches!(what, What::Own(_)) {
             self.note_done();
+            self.server.trail.was_done();
+            if is_in_vain(text) {
+                self.server.trail.was_in_vain();
+            }
         }
         match text {
             b"DEALLOCATE ALL" | b"DISCARD ALL" => {
@@ -572,6 +577,7 @@ impl Inward<'_> {
             }
             return;
         }
+        self.server.trail.was_in_vain();
         self.server.has_parameters = false;
         if what.is_extended() && self.loses_wager(&fields, what) {
             return;

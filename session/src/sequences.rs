@@ -270,15 +270,13 @@ impl Sequences {
         habit.has(Use::Across) && !self.others && self.owner.as_ref().is_some_and(suspected)
     }
 
-    /// It was asked.
-    pub(crate) fn learn(&mut self) {
+    /// It was asked. `vain`: what ran may not have come so far as to be given any.
+    pub(crate) fn learn(&mut self, vain: bool) {
         let seen = std::mem::take(&mut self.seen);
         let suspects = std::mem::take(&mut self.suspects);
-        let sole = suspects.len() == 1;
-        for (suspect, scene) in suspects {
-            if !seen || sole {
-                suspect.seen.was_given(scene, seen);
-            }
+        let tells = if seen { suspects.len() == 1 } else { !vain };
+        for (suspect, scene) in suspects.into_iter().filter(|_| tells) {
+            suspect.seen.was_given(scene, seen);
         }
         if !seen {
             self.owner = None;

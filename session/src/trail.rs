@@ -36,6 +36,10 @@ pub struct Trail {
     channels: Vec<Box<[u8]>>,
     /// What ran since the last probe and can be learnt from.
     learners: Vec<(Arc<Reading>, Scene)>,
+    /// Something of that failed, or changed no row.
+    vain: bool,
+    /// How much of it was done: what is bound need not be executed, nor to its end.
+    done: usize,
     /// Something was believed in the transaction under way, when so much had changed anywhere.
     believed: Option<u32>,
     /// What that transaction has set for itself.
@@ -146,6 +150,7 @@ impl Trail {
         (self.believed, self.locally) = (None, Locally::default());
         if !self.is_doubtful() {
             self.workshop.settle();
+            (self.vain, self.done) = (false, 0);
         }
         self.sequences.begin();
     }
@@ -195,6 +200,16 @@ impl Trail {
         if strays != self.ties.has(Tie::PreparedStatement) {
             self.mark_unknown();
         }
+    }
+
+    /// Something was run to its end.
+    pub(crate) fn was_done(&mut self) {
+        self.done += 1;
+    }
+
+    /// Something that was run failed, or changed no row: what is attached to it may not have been reached.
+    pub(crate) fn was_in_vain(&mut self) {
+        self.vain = true;
     }
 
     /// Whether nothing ties its client but what sequences gave it.
@@ -376,8 +391,10 @@ impl Trail {
         let tells = !self.marks.has(Marks::ASK)
             && (self.ties.is_none() || self.ties.is_only(Tie::Sequence));
         let sole = self.learners.len() == 1;
+        let done = std::mem::take(&mut self.done);
+        let vain = std::mem::take(&mut self.vain) || done < self.learners.len();
         for (learner, scene) in self.learners.drain(..) {
-            if tells {
+            if tells && (changed || !vain) {
                 let trace = match (changed, sole) {
                     (false, _) => Trace::None,
                     (true, true) => Trace::Its,
@@ -394,7 +411,7 @@ impl Trail {
             }
         }
         if self.asks_of_sequences() {
-            self.sequences.learn();
+            self.sequences.learn(vain);
         }
         let seen_elsewhere = self.marks.ties();
         let resets = self.marks.has(Marks::RESETS) || self.released.take().is_some();

@@ -463,7 +463,10 @@ fn statements_follow_their_client() {
     for name in ["s", ""] {
         let mut pair = pair();
         pair.ask(script().parse(name, "select 1").sync());
+        // Of the same pool.
+        let habit = pair.server.trail.habit.clone();
         pair.server = ServerSide::new(Vars::new(&Tracked::default()));
+        pair.server.trail.habit = habit;
         pair.backend = Backend::new(&[]);
         let answer = pair.ask(script().describe(Namespace::Statement, name).run(name).sync());
         assert!(answer.starts_with("t["), "{answer}");

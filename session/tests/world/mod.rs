@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use session::{
-    ClientSide, Flow, Own, Rules, Said, ServerSide, Statements, Tracked, Unlinked, Vars, differing,
-    from_client, from_server, unlinked,
+    ClientSide, Flow, Habit, Own, Rules, Said, ServerSide, Statements, Tracked, Unlinked, Vars,
+    differing, from_client, from_server, unlinked,
 };
 
 use crate::model::{Backend, Dice, spell};
@@ -109,9 +109,12 @@ impl Client {
 }
 
 impl Server {
-    pub(crate) fn new() -> Self {
+    /// `habit`: of its pool's clients.
+    pub(crate) fn new(habit: &Arc<Habit>) -> Self {
+        let mut side = ServerSide::new(vars(&VARS));
+        side.trail.habit = Arc::clone(habit);
         Self {
-            side: ServerSide::new(vars(&VARS)),
+            side,
             backend: Backend::new(&VARS),
             client: None,
             sent: VecDeque::new(),
@@ -123,12 +126,12 @@ impl Server {
 
 impl World {
     pub(crate) fn new(rules: Rules, plans: &[Plan], servers: usize, seed: u64) -> Self {
-        let mut dice = Dice(seed);
+        let (mut dice, habit) = (Dice(seed), Arc::default());
         Self {
             rules,
             statements: Statements::new(Arc::new(session::Registry::new(seed)), inert),
             clients: plans.iter().map(Client::new).collect(),
-            servers: (0..servers).map(|_| Server::new()).collect(),
+            servers: (0..servers).map(|_| Server::new(&habit)).collect(),
             flow: Flow::default(),
             chunk: dice.pick(&[1, 7, 40, 5000]),
             noisy: dice.one_in(2),
@@ -323,7 +326,7 @@ impl World {
         assert_eq!(server.backend.status, wire::Status::Idle, "released in a transaction");
         if server.side.is_spoilt() {
             self.closed += 1;
-            self.servers[at] = Server::new();
+            self.servers[at] = Server::new(&server.side.trail.habit.clone());
         }
     }
 }

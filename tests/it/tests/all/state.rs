@@ -144,7 +144,7 @@ impl Believed {
     /// Where each has done `before` several times, `after` shows at nobody else.
     fn expect(&mut self, before: &[&str], change: &str, after: &[&str]) {
         for sql in before.iter().cycle().take(3 * before.len()) {
-            self.ann.run(sql);
+            self.ann.query(sql);
         }
         self.ann.run(change);
         for sql in after {
@@ -166,6 +166,37 @@ fn trigger(table: &str, function: &str) -> String {
     format!(
         "CREATE TRIGGER {name} BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {function}(); "
     )
+}
+
+/// Who has not come so far as to do something has shown nothing.
+#[test]
+fn a06_what_failed_or_found_no_row_is_not_believed() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let made = [
+        "CREATE TABLE t (i int PRIMARY KEY); INSERT INTO t VALUES (1); CREATE TABLE u (i int); GRANT ALL ON t, u TO app; ",
+        FIRES,
+        &trigger("u", "fires"),
+        "CREATE TRIGGER t BEFORE UPDATE OR INSERT ON t FOR EACH ROW EXECUTE FUNCTION fires()",
+    ];
+    world.direct().run(&made.concat());
+    let (ann, mut bob) = two(&world);
+    let usual = bob.value("SHOW work_mem");
+    let mut believed = Believed { ann, bob, usual };
+    believed.expect(&["UPDATE t SET i = 1 WHERE i = 7"], "", &["UPDATE t SET i = 1 WHERE i = 1"]);
+    believed.expect(&["INSERT INTO t VALUES (1/0)"], "", &["INSERT INTO t VALUES (2/1)"]);
+    let insert = "INSERT INTO u VALUES (1)";
+    believed.expect(&["BEGIN", "SELECT 1/0", insert, "ROLLBACK"], "", &["BEGIN", insert, "COMMIT"]);
+    let insert = "INSERT INTO u SELECT 1 WHERE 1 = 2";
+    believed.expect(&[insert], "", &["INSERT INTO u SELECT 1 WHERE 1 = 1"]);
+    // Nor has what was bound and never executed.
+    let insert = "INSERT INTO u VALUES ($1)";
+    let bound = [parse("", insert), bind("", "", &["1"]), say::describe_portal(""), sync()];
+    for _ in 0..3 {
+        believed.ann.ask(&bound.concat());
+    }
+    believed.ann.ask(&[parse("", insert), bind("", "", &["1"]), execute("", 0), sync()].concat());
+    believed.expect(&[], "", &[]);
 }
 
 #[test]
@@ -283,6 +314,45 @@ fn a06_what_was_seen_in_one_database_is_not_believed_in_another() {
     cat.ask(&insert.concat());
     assert_eq!(dan.value("SHOW work_mem"), usual);
     assert_eq!(cat.value("SHOW work_mem"), "96MB");
+}
+
+/// What was seen often enough is not asked about, whatever else its transaction says of itself.
+#[test]
+fn steady_traffic_pays_nothing() {
+    howdah_only!("it never pays");
+    let world = World::pool(1);
+    world.direct().run("CREATE TABLE t AS SELECT 1 AS i; GRANT ALL ON t TO app");
+    let (mut ann, mut bob) = two(&world);
+    let update = [parse("", "UPDATE t SET i = $1"), bind("", "", &["1"]), execute("", 0), sync()];
+    let mut round = || {
+        for client in [&mut ann, &mut bob] {
+            client.run("SELECT i FROM t WHERE i = 1");
+            client.ask(&update.concat());
+            client.run("BEGIN; INSERT INTO t VALUES (2); DELETE FROM t WHERE i = 2; COMMIT");
+            for sql in [
+                "BEGIN",
+                "SET LOCAL search_path = public",
+                "TABLE t",
+                "SAVEPOINT a",
+                "RELEASE a",
+                "COMMIT",
+            ] {
+                client.run(sql);
+            }
+        }
+    };
+    let asked = || {
+        let statements = world.statements();
+        statements.iter().filter(|sql| sql.contains("pg_catalog.pg_settings")).count()
+    };
+    round();
+    assert!(asked() > 0);
+    round();
+    round();
+    let before = asked();
+    round();
+    round();
+    assert_eq!(asked(), before, "{:?}", world.statements());
 }
 
 /// A trigger that sets something only now and then is found out with `session_state_check_always`.
