@@ -10,8 +10,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hashbrown::HashMap;
-
+use crate::halves::Halves;
 use crate::outward::Outward;
 use crate::reading::{Marks, Reading};
 use crate::recent::spread;
@@ -148,13 +147,16 @@ impl Beliefs {
         if let Some((text, shelf)) = &self.shelf {
             shelf.put(key(*text, scene), seen);
         }
-        let of_it = |near: &&AtomicU64| near.load(Relaxed) & !SEEN == scene.number;
-        if !self.near.iter().any(|near| of_it(&near)) {
-            return self.come_near(scene, seen);
-        }
         // It may be there twice, where two workers have read it at once.
-        for near in self.near.iter().filter(of_it) {
-            near.store(scene.number | u64::from(seen.0), Relaxed);
+        let mut is_near = false;
+        for near in &self.near {
+            if near.load(Relaxed) & !SEEN == scene.number {
+                near.store(scene.number | u64::from(seen.0), Relaxed);
+                is_near = true;
+            }
+        }
+        if !is_near {
+            self.come_near(scene, seen);
         }
     }
 
@@ -169,41 +171,27 @@ fn key(text: u64, scene: Scene) -> u64 {
     scene.number ^ spread(text)
 }
 
-/// What was seen of the texts of one worker. When the one half is full it takes the other's place, so that what is used
-/// stays.
-#[derive(Debug, Default)]
-pub(crate) struct Shelf(Mutex<[Half; 2]>);
-
-type Half = HashMap<u64, Seen, BuildHasherDefault<DefaultHasher>>;
+/// What was seen of the texts of one worker.
+#[derive(Debug)]
+pub(crate) struct Shelf(Mutex<Halves<u64, Seen, BuildHasherDefault<DefaultHasher>>>);
 
 /// Entries of each half, of some ten bytes each.
 const HALF: usize = 1 << 16;
 
-impl Shelf {
-    fn find(&self, key: u64) -> Seen {
-        let mut halves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let [young, old] = &mut *halves;
-        if let Some(seen) = young.get(&key) {
-            return *seen;
-        }
-        let Some(seen) = old.remove(&key) else { return Seen::default() };
-        keep(&mut halves, key, seen);
-        seen
-    }
-
-    fn put(&self, key: u64, seen: Seen) {
-        let mut halves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        halves[1].remove(&key);
-        keep(&mut halves, key, seen);
+impl Default for Shelf {
+    fn default() -> Self {
+        Self(Mutex::new(Halves::new(&BuildHasherDefault::default(), HALF, |_| 1)))
     }
 }
 
-fn keep(halves: &mut [Half; 2], key: u64, seen: Seen) {
-    if halves[0].len() >= HALF {
-        halves.swap(0, 1);
-        halves[0].clear();
+impl Shelf {
+    fn find(&self, key: u64) -> Seen {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).find(&key).unwrap_or_default()
     }
-    halves[0].insert(key, seen);
+
+    fn put(&self, key: u64, seen: Seen) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).keep(key, seen);
+    }
 }
 
 /// What texts have set for the transaction under way.
@@ -402,7 +390,7 @@ mod tests {
         for number in 0..3 * HALF as u64 {
             beliefs.left(scene(number), Trace::None);
         }
-        let kept = shelf.0.lock().expect("whole").iter().map(HashMap::len).sum::<usize>();
+        let kept = shelf.0.lock().expect("whole").len();
         assert!((HALF..=2 * HALF).contains(&kept), "{kept}");
         assert_eq!(beliefs.at(scene(0)), Seen::default());
         assert_ne!(beliefs.at(scene(3 * HALF as u64 - 1)), Seen::default());

@@ -11,6 +11,7 @@ mod failing;
 mod fit;
 mod flow;
 mod foresight;
+mod halves;
 mod inward;
 mod ledger;
 mod lend;

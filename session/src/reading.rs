@@ -3,13 +3,12 @@
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use hashbrown::HashMap;
 use sql::Signal;
 
 use crate::ages::{Change, Words};
 use crate::beliefs::{Beliefs, Scene, Shelf, Turn};
+use crate::halves::Halves;
 use crate::made::Deed;
 use crate::recent::Recent;
 use crate::regain::Resets;
@@ -75,9 +74,6 @@ impl Reading {
         self.marks.has(Marks::ASK) || !self.seen.at(scene).is_given_none()
     }
 }
-
-/// Numbers of texts that something can be believed of.
-static TEXTS: AtomicU64 = AtomicU64::new(0);
 
 /// What may have been done to a session since it was last asked about. Several texts add up.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -167,8 +163,6 @@ impl Marks {
     }
 }
 
-type Known = HashMap<Box<[u8]>, Arc<Reading>, Seed>;
-
 /// What makes the hashes nobody's to choose: texts come from strangers.
 #[derive(Clone, Copy, Debug)]
 struct Seed(u64);
@@ -186,16 +180,13 @@ impl BuildHasher for Seed {
 /// Reads texts, and remembers what it read for as long as there is room.
 pub struct Readings {
     read: Read,
-    /// What was used lately, and what was used before that: when the one is full it takes the other's
-    /// place, so that what is used stays and nothing has to be counted.
-    young: Known,
-    old: Known,
-    young_bytes: usize,
+    known: Halves<Box<[u8]>, Arc<Reading>, Seed>,
     /// The text at hand, less its literals.
     shape: Vec<u8>,
     recent: Recent,
-    /// What was seen of them.
+    /// What was seen of them, by their numbers.
     shelf: Arc<Shelf>,
+    last: u64,
 }
 
 /// How a text is read.
@@ -213,15 +204,13 @@ const TEXT_MAX: usize = 64 * 1024;
 impl Readings {
     #[must_use]
     pub fn new(read: Read, seed: u64) -> Self {
-        let known = || Known::with_hasher(Seed(seed));
         Self {
             read,
-            young: known(),
-            old: known(),
-            young_bytes: 0,
+            known: Halves::new(&Seed(seed), HALF_BYTES, |text| text.len() + ENTRY_BYTES),
             shape: Vec::new(),
             recent: Recent::default(),
             shelf: Arc::default(),
+            last: 0,
         }
     }
 
@@ -240,19 +229,19 @@ impl Readings {
     }
 
     fn of_shape(&mut self, text: &[u8], shape: &[u8]) -> Arc<Reading> {
-        if let Some(known) = self.known(shape) {
+        if let Some(known) = self.known.find(shape) {
             return known;
         }
         let reading = self.exactly(text);
         // What is asked for may stand in a literal: the name of a setting, or of a database.
         if !reading.marks.has(Marks::ASK) && reading.vacates.is_empty() {
-            self.keep(shape.into(), &reading);
+            self.known.keep(shape.into(), Arc::clone(&reading));
         }
         reading
     }
 
     fn exactly(&mut self, text: &[u8]) -> Arc<Reading> {
-        if let Some(known) = self.known(text) {
+        if let Some(known) = self.known.find(text) {
             return known;
         }
         let mut reading = (self.read)(text);
@@ -261,37 +250,20 @@ impl Readings {
         }
         if reading.marks.has(Marks::LEARN.and(Marks::MAY_GIVE)) {
             reading.words = Words::of(text);
-            reading.seen = Beliefs::on(&self.shelf, TEXTS.fetch_add(1, Relaxed));
+            self.last += 1;
+            reading.seen = Beliefs::on(&self.shelf, self.last);
         }
         let reading = Arc::new(reading);
         if reading.marks.has(Marks::ASK) && text.len() <= TEXT_MAX {
-            self.keep(text.into(), &reading);
+            self.known.keep(text.into(), Arc::clone(&reading));
         }
         reading
-    }
-
-    fn known(&mut self, key: &[u8]) -> Option<Arc<Reading>> {
-        if let Some(known) = self.young.get(key) {
-            return Some(Arc::clone(known));
-        }
-        let (key, reading) = self.old.remove_entry(key)?;
-        self.keep(key, &reading);
-        Some(reading)
-    }
-
-    fn keep(&mut self, key: Box<[u8]>, reading: &Arc<Reading>) {
-        if self.young_bytes + key.len() + ENTRY_BYTES > HALF_BYTES {
-            let empty = Known::with_hasher(*self.young.hasher());
-            (self.old, self.young_bytes) = (mem::replace(&mut self.young, empty), 0);
-        }
-        self.young_bytes += key.len() + ENTRY_BYTES;
-        self.young.insert(key, Arc::clone(reading));
     }
 }
 
 impl std::fmt::Debug for Readings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Readings").field("texts", &(self.young.len() + self.old.len())).finish()
+        f.debug_struct("Readings").field("texts", &self.known.len()).finish()
     }
 }
 
@@ -307,7 +279,7 @@ mod tests {
             readings.of(&[b'A'; TEXT_MAX].map(|x| x + index % 26 + 32 * (index / 26 % 2)));
             assert!(Arc::ptr_eq(&kept, &readings.of(b"kept")));
         }
-        assert!(readings.young.len() + readings.old.len() <= 2 * HALF_BYTES / TEXT_MAX + 2);
+        assert!(readings.known.len() <= 2 * HALF_BYTES / TEXT_MAX + 2);
     }
 
     /// Millions of texts that differ in their numbers only are read once.

@@ -4,6 +4,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::world::took;
+
 /// How long something took, and for how long of that a thread that wanted to run was kept from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
@@ -22,8 +24,8 @@ impl Measured {
 pub fn timed<T>(work: impl FnOnce() -> T) -> (Measured, T) {
     LazyLock::force(&WATCH);
     let start = Instant::now();
-    let result = work();
-    (Measured { time: start.elapsed(), hiccup: late_since(start) }, result)
+    let (time, result) = took(work);
+    (Measured { time, hiccup: late_since(start) }, result)
 }
 
 /// A thread that sleeps for one tick after the other, and when it woke up last.

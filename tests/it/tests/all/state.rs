@@ -94,14 +94,10 @@ fn a03_a_rollback_takes_settings_back() {
 fn a06_set_config_in_any_disguise() {
     howdah_only!("it leaks");
     let world = World::pool(1);
-    let direct = "CREATE FUNCTION hidden(text) RETURNS void LANGUAGE plpgsql AS \
+    let hidden = "CREATE FUNCTION hidden(text) RETURNS void LANGUAGE plpgsql AS \
                   $$ BEGIN PERFORM set_config('work_mem', $1, false); END $$; \
-                  CREATE TABLE t (i int); \
-                  CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS \
-                  $$ BEGIN PERFORM set_config('work_mem', '96MB', false); RETURN NEW; END $$; \
-                  CREATE TRIGGER fires BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION fires(); \
-                  GRANT ALL ON t TO app";
-    world.direct().run(direct);
+                  CREATE TABLE t (i int); GRANT ALL ON t TO app; ";
+    world.direct().run(&[hidden, FIRES, &trigger("t", "fires")].concat());
     let (mut ann, mut bob) = two(&world);
     let usual = bob.value("SHOW work_mem");
     let mut expect = |ann: &mut Raw, value: &str, how: &str| {
@@ -205,7 +201,7 @@ fn a06_what_was_seen_of_one_table_is_not_believed_of_another() {
     let world = World::pool(1);
     let role = format!("role_of_{}", world.db);
     let tables = "CREATE SCHEMA one; CREATE SCHEMA two; CREATE TABLE one.t (i int); CREATE TABLE two.t (i int); \
-                  CREATE TABLE temporary (i int); CREATE TABLE secret (i int); CREATE VIEW seen AS SELECT 1; ";
+                  CREATE TABLE temporary (i int); CREATE TABLE secret (i int); ";
     let policies = format!(
         "CREATE ROLE {role}; GRANT {role} TO app; ALTER TABLE secret ENABLE ROW LEVEL SECURITY; \
          INSERT INTO secret VALUES (1); \
