@@ -63,6 +63,15 @@ impl Ages {
         }
     }
 
+    /// As [`Self::of`], for what bears this name.
+    pub(crate) fn of_name(&self, name: &[u8]) -> u32 {
+        if self.any.load(Relaxed) == 0 {
+            return 0;
+        }
+        let count = |word| self.words[usize::from(hash(word)) % BUCKETS].load(Relaxed);
+        words(name).map(count).fold(self.all.load(Relaxed), u32::wrapping_add)
+    }
+
     /// How often anything may have changed.
     pub(crate) fn all(&self) -> u32 {
         self.all.load(Relaxed)
@@ -115,6 +124,11 @@ impl Words {
         hashes.dedup();
         if hashes.len() > WORDS_MAX { Self::TooMany } else { Self::Hashes(hashes.into()) }
     }
+}
+
+/// The words a text begins with.
+pub(crate) fn first_words(text: &[u8], most: usize) -> impl Iterator<Item = &[u8]> {
+    words(text).take(most)
 }
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {

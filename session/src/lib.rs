@@ -12,6 +12,7 @@ mod fit;
 mod flow;
 mod foresight;
 mod halves;
+mod hidden;
 mod inward;
 mod ledger;
 mod lend;

@@ -9,6 +9,7 @@ use sql::Signal;
 use crate::ages::{Change, Words};
 use crate::beliefs::{Beliefs, Scene, Shelf, Turn};
 use crate::halves::Halves;
+use crate::hidden::Names;
 use crate::made::Deed;
 use crate::recent::Recent;
 use crate::regain::Resets;
@@ -36,6 +37,8 @@ pub struct Reading {
     pub resets: Option<Box<Resets>>,
     /// What it does to the transaction that it stands in.
     pub turn: Turn,
+    /// What it may run that does not stand in it.
+    pub(crate) names: Names,
     /// What it stands on, where what it was seen to do is believed.
     pub(crate) words: Words,
     /// What it was seen to do.

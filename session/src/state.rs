@@ -421,6 +421,9 @@ impl Probed {
         let (mut role, mut user, mut limit) = (None, None, None);
         for row in rows {
             let [kind, name, value] = columns(row)?;
+            if crate::hidden::is_of(kind) {
+                continue;
+            }
             let (name, value) = (unhex(name?)?, value.map(unhex));
             match (kind?, value) {
                 (b"s", None) => found.unknown.push(name),
@@ -584,7 +587,7 @@ pub(crate) fn assign_all(
 }
 
 /// A literal that means the same whatever the client's encoding and string syntax are.
-fn literal(text: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn literal(text: &[u8], out: &mut Vec<u8>) {
     let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\');
     if text.iter().all(plain) {
         out.push(b'\'');
@@ -624,7 +627,7 @@ pub(crate) fn is_plain_name(name: &[u8]) -> bool {
 }
 
 /// The three columns of a row; an absent one is NULL.
-fn columns(row: &[u8]) -> Option<[Option<&[u8]>; 3]> {
+pub(crate) fn columns(row: &[u8]) -> Option<[Option<&[u8]>; 3]> {
     let (count, mut rest) = row.split_first_chunk::<2>()?;
     if u16::from_be_bytes(*count) != 3 {
         return None;
@@ -649,7 +652,7 @@ fn hex(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     if !digits.len().is_multiple_of(2) {
         return None;

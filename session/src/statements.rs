@@ -9,6 +9,7 @@ use hashbrown::HashTable;
 use crate::ages::{Ages, Words};
 use crate::dress::Dress;
 use crate::fit::Told;
+use crate::hidden::{Hidden, Place};
 use crate::pids::{self, Pids};
 use crate::recent::{PLACES, index, print, spread};
 use crate::sight::Sights;
@@ -144,6 +145,8 @@ pub struct Statements {
 pub struct Registry {
     all: Mutex<All>,
     ages: Arc<Ages>,
+    /// What stands behind names.
+    hidden: Hidden,
 }
 
 #[derive(Debug)]
@@ -159,7 +162,7 @@ impl Registry {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let all = Mutex::new(All { table: Table::new(seed), last: 0 });
-        Self { all, ages: Arc::default() }
+        Self { all, ages: Arc::default(), hidden: Hidden::default() }
     }
 
     fn intern(&self, hash: u64, query: &[u8], types: &[u8], ground: Ground) -> Arc<Statement> {
@@ -253,6 +256,11 @@ impl Statements {
     /// So many minutes have gone by.
     pub fn tell_minute(&self, minute: u32) {
         self.ages().is(minute);
+    }
+
+    /// Where names are looked up for a pool of this number.
+    pub(crate) fn place(&self, pool: u64) -> Place<'_> {
+        Place { hidden: &self.registry.hidden, ages: self.ages(), pool }
     }
 
     pub(crate) fn ages(&self) -> &Arc<Ages> {

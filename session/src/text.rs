@@ -4,6 +4,7 @@ use sql::{Act, Discarded, States, Touch, Transaction};
 
 use crate::ages::{Change, is_found, mentions, speaks};
 use crate::beliefs::Turn;
+use crate::hidden::Names;
 use crate::made::{Deed, has_say};
 use crate::reading::{Marks, Reading};
 use crate::regain::Resets;
@@ -38,6 +39,7 @@ pub fn read(text: &[u8]) -> Reading {
         let marks = marks.and(named(text)).and(Marks::MAY_GIVE);
         let mut known = Reading::new(marks, dotted_names(text));
         known.deeds = executed(text);
+        known.names = Names::at_least(text.get(..HEAD_MAX).unwrap_or(text));
         let changes = if speaks(text) { Change::Anything } else { Change::Nothing };
         return known.changing(changes);
     }
@@ -57,6 +59,9 @@ pub fn read(text: &[u8]) -> Reading {
     marks = marks.and(of_all(&reading, text, marks));
     let custom = if names_custom { dotted_names(text) } else { Box::default() };
     let mut known = Reading::new(marks, custom).showing(shows);
+    if reading.touch() != Touch::Inert {
+        known.names = Names::in_text(text);
+    }
     known.deeds = deeds(&reading);
     known.vacates = vacates(&reading);
     known.changes = changes(&reading, text);

@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use crate::beliefs::{Locally, Scene, Trace};
+use crate::hidden::Quest;
 use crate::made::{Deed, Made, Workshop, ground};
 use crate::reading::{Marks, Reading};
 use crate::recent::spread;
 use crate::sequences::Sequences;
 use crate::state::{CUSTOM_MAX, Probed, State, Tie, Ties};
+use crate::statements::Statements;
 use crate::{ClientSide, Habit, Tracked, Vars};
 
 /// Statements of one transaction that are learnt from at once; the others are the next time.
 const LEARNERS_MAX: usize = 16;
+
+/// Texts of one transaction whose names are followed.
+const OTHERS_MAX: usize = 256;
 
 /// A probe lists no more of them.
 const CHANNELS_MAX: usize = 1024;
@@ -35,7 +40,11 @@ pub struct Trail {
     /// Channels it listens to, as far as it is known.
     channels: Vec<Box<[u8]>>,
     /// What ran since the last probe and can be learnt from.
-    learners: Vec<(Arc<Reading>, Scene)>,
+    learners: Vec<Learner>,
+    /// What else did, and may have run what stands in no text.
+    others: Vec<Arc<Reading>>,
+    /// What stands behind their names.
+    quest: Quest,
     /// Something of that failed, or changed no row.
     vain: bool,
     /// How much of it was done: what is bound need not be executed, nor to its end.
@@ -54,6 +63,15 @@ pub struct Trail {
     pub(crate) ran: Ran,
     /// How the clients of its pool use these.
     pub habit: Arc<Habit>,
+}
+
+/// A text that the server is asked about because of what is attached to its tables.
+#[derive(Debug)]
+struct Learner {
+    reading: Arc<Reading>,
+    scene: Scene,
+    /// What it leads to may leave something behind, whether it was seen to or not.
+    touches: bool,
 }
 
 /// What was run.
@@ -118,13 +136,19 @@ impl Trail {
         for name in &reading.custom {
             self.know(name);
         }
+        if reading.marks.has(Marks::ASK) {
+            self.follow_also(reading);
+        }
         if reading.marks.has(Marks::ASK) && self.ties.is_none() {
             self.culprit = Some(Arc::clone(reading));
         }
         if asks_of_tables {
             self.marks = self.marks.and(Marks::LEARN);
             if self.learners.len() < LEARNERS_MAX {
-                self.learners.push((Arc::clone(reading), scene));
+                let reading = Arc::clone(reading);
+                self.learners.push(Learner { reading, scene, touches: false });
+            } else {
+                self.follow_also(reading);
             }
         } else if reading.marks.has(Marks::LEARN) {
             self.believed.get_or_insert(scene.changes);
@@ -293,8 +317,64 @@ impl Trail {
         self.marks = Marks::default();
         self.hurries = 0;
         self.sequences.assume();
-        self.learners.clear();
+        self.forget_run();
         self.ties.add(Tie::Unknown);
+    }
+
+    /// What it may lead to is to be looked at.
+    fn follow_also(&mut self, reading: &Arc<Reading>) {
+        let is_there = |other: &Arc<Reading>| Arc::ptr_eq(other, reading);
+        if reading.names.is_empty() || self.others.iter().any(is_there) {
+            return;
+        }
+        if self.others.len() < OTHERS_MAX {
+            self.others.push(Arc::clone(reading));
+        } else {
+            self.ties.add(Tie::Unknown);
+        }
+    }
+
+    fn forget_run(&mut self) {
+        self.learners.clear();
+        self.others.clear();
+        self.quest.end();
+    }
+
+    /// Before it is asked: what stands behind the names in what ran, as far as that is known. What is not is asked for,
+    /// too.
+    pub fn explore(&mut self, statements: &Statements) {
+        self.quest.clear();
+        let place = statements.place(self.habit.number());
+        let mut custom = Vec::new();
+        for learner in &mut self.learners {
+            let depths = self.quest.follow(place, &learner.reading);
+            learner.touches = depths.touches;
+            custom.extend(depths.custom);
+        }
+        for reading in &self.others {
+            custom.extend(self.quest.follow(place, reading).custom);
+        }
+        for name in custom {
+            self.know(&name);
+        }
+    }
+
+    /// It has answered. Whether it has to be asked again, since more was found to ask for.
+    pub fn explored(&mut self, statements: &Statements, rows: &[Box<[u8]>]) -> bool {
+        if !self.quest.asks() {
+            return false;
+        }
+        self.quest.learn(statements.place(self.habit.number()).hidden, rows);
+        let known = self.custom.len();
+        self.explore(statements);
+        self.quest.asks() || self.custom.len() > known
+    }
+
+    /// It has answered with an error. Whether it is to be asked for less.
+    pub fn stop_exploring(&mut self, statements: &Statements) -> bool {
+        let asks = self.quest.asks();
+        self.quest.give_up(statements.place(self.habit.number()).hidden);
+        asks
     }
 
     /// Whether its state has to be asked for before anybody else is served.
@@ -359,6 +439,9 @@ impl Trail {
         if self.asks_of_sequences() {
             crate::sequences::ask(out);
         }
+        if self.quest.asks() {
+            self.quest.ask(out);
+        }
         let known = |name: &&[u8]| self.custom.iter().any(|custom| **custom == **name);
         let state = self.state.iter().flat_map(|state| state.settings().map(|(name, _)| name));
         let set = state.filter(|name| name.contains(&b'.') && !known(name));
@@ -393,16 +476,18 @@ impl Trail {
         let sole = self.learners.len() == 1;
         let done = std::mem::take(&mut self.done);
         let vain = std::mem::take(&mut self.vain) || done < self.learners.len();
-        for (learner, scene) in self.learners.drain(..) {
-            if tells && (changed || !vain) {
+        for Learner { reading, scene, touches } in self.learners.drain(..) {
+            if touches || tells && (changed || !vain) {
                 let trace = match (changed, sole) {
+                    _ if touches => Trace::Its,
                     (false, _) => Trace::None,
                     (true, true) => Trace::Its,
                     (true, false) => Trace::Somebodys,
                 };
-                learner.seen.left(scene, trace);
+                reading.seen.left(scene, trace);
             }
         }
+        self.forget_run();
         // What is no setting was taken for one. Whoever makes it one says its name again.
         self.custom.retain(|name| !found.unknown.iter().any(|unknown| **unknown == **name));
         for name in found.state.settings().map(|(name, _)| name) {
@@ -464,7 +549,7 @@ impl Trail {
         self.marks = Marks::default();
         self.channels.clear();
         self.ties.renew(Ties::default());
-        self.learners.clear();
+        self.forget_run();
         self.workshop.discarded();
         self.ties.remove(Tie::Sequence);
         self.sequences = Sequences::default();

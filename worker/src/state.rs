@@ -61,8 +61,9 @@ impl<D: Driver, W: World> Worker<D, W> {
     }
 
     fn probe(&mut self, entry: u32) {
-        let mut query = Vec::new();
-        self.servers[entry as usize].side.trail.ask(&mut query);
+        let (trail, mut query) = (&mut self.servers[entry as usize].side.trail, Vec::new());
+        trail.explore(&self.statements);
+        trail.ask(&mut query);
         self.run_own(entry, Own::Probe, &query);
     }
 
@@ -132,6 +133,14 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         let timed_out = error.is_some_and(|body| wire::ErrorFields::new(body).code() == b"57014");
         if timed_out && server.side.trail.hurry() {
+            return self.probe(entry);
+        }
+        let trail = &mut server.side.trail;
+        let again = match error {
+            None => trail.explored(&self.statements, rows),
+            Some(_) => trail.stop_exploring(&self.statements),
+        };
+        if again {
             return self.probe(entry);
         }
         let known = error.is_none() && server.side.learn(side, rows, tracked, login.as_bytes());

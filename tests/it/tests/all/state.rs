@@ -368,6 +368,49 @@ fn a06_nothing_is_believed_where_that_is_wished() {
     doubted.expect(&["INSERT INTO t VALUES (1)"], "", &["INSERT INTO t VALUES (7)"]);
 }
 
+/// It was seen twice to leave nothing, and what is attached to its table says that it might.
+#[test]
+fn a06_what_happens_only_now_and_then_is_not_missed() {
+    howdah_only!("it leaks");
+    let ways = [
+        "CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN IF NEW.i = 7 THEN PERFORM set_config('work_mem', '96MB', false); END IF; RETURN NEW; END $$; \
+         CREATE TRIGGER fires BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION fires()",
+        "CREATE FUNCTION \"Far\"() RETURNS void LANGUAGE plpgsql AS $$ BEGIN SET work_mem = '96MB'; END $$; \
+         CREATE FUNCTION near() RETURNS void LANGUAGE sql AS 'SELECT public.\"Far\"()'; \
+         CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN IF NEW.i = 7 THEN PERFORM near(); END IF; RETURN NULL; END $$; \
+         CREATE TRIGGER fires AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION fires()",
+        "CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN EXECUTE TG_ARGV[NEW.i]; RETURN NEW; END $$; \
+         CREATE TRIGGER fires BEFORE INSERT ON t FOR EACH ROW \
+         EXECUTE FUNCTION fires('', 'SELECT 1', '', '', '', '', '', 'SET work_mem = ''96MB''')",
+        "CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN SET work_mem = '96MB'; RETURN NEW; END $$; \
+         CREATE TRIGGER fires BEFORE INSERT ON t FOR EACH ROW WHEN (NEW.i = 7) EXECUTE FUNCTION fires()",
+        "CREATE RULE fires AS ON INSERT TO t WHERE NEW.i = 7 DO ALSO SELECT set_config('work_mem', '96MB', false)",
+        "ALTER TABLE t ADD CHECK (i <> 7 OR set_config('work_mem', '96MB', false) <> '')",
+        "CREATE DOMAIN seldom AS int CHECK (VALUE <> 7 OR set_config('work_mem', '96MB', false) <> ''); \
+         ALTER TABLE t ALTER i TYPE seldom",
+        "CREATE TABLE one (i int, CHECK (i <> 7 OR set_config('work_mem', '96MB', false) <> '')); \
+         ALTER TABLE t RENAME TO gone; GRANT ALL ON one TO app; CREATE VIEW t AS SELECT * FROM one; GRANT ALL ON t TO app",
+        "ALTER TABLE t RENAME TO gone; CREATE TABLE t (i int) PARTITION BY LIST (i); GRANT ALL ON t TO app; \
+         CREATE TABLE one PARTITION OF t FOR VALUES IN (1); CREATE TABLE two PARTITION OF t FOR VALUES IN (7); \
+         CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN SET work_mem = '96MB'; RETURN NEW; END $$; \
+         CREATE TRIGGER fires BEFORE INSERT ON two FOR EACH ROW EXECUTE FUNCTION fires()",
+    ];
+    for way in ways {
+        let world = World::pool(1);
+        world.direct().run("CREATE TABLE t (i int); GRANT ALL ON t TO app");
+        world.direct().run(way);
+        let (ann, mut bob) = two(&world);
+        let usual = bob.value("SHOW work_mem");
+        let mut seldom = Believed { ann, bob, usual };
+        seldom.expect(&["INSERT INTO t VALUES (1)"], "", &["INSERT INTO t VALUES (7)"]);
+    }
+}
+
 /// Other updates are believed to leave settings alone once they were seen to.
 #[test]
 fn a_setting_that_is_updated_is_its_clients_each_time() {
@@ -425,6 +468,27 @@ fn a09_custom_settings_are_their_clients() {
     for _ in 0..3 {
         assert_eq!(ann.value("SHOW app.tenant"), "ann");
         assert_eq!(bob.value("SHOW app.tenant"), "bob");
+    }
+}
+
+/// The usual way to tell policies of row-level security whose session it is.
+#[test]
+fn a09_custom_settings_that_only_a_function_names_are_their_clients() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    world.direct().run(
+        "CREATE FUNCTION set_tenant(t text) RETURNS void LANGUAGE plpgsql AS \
+         $$ BEGIN PERFORM set_config('app.tenant', t, false); END $$; \
+         CREATE FUNCTION tenant() RETURNS text LANGUAGE sql AS \
+         $$ SELECT coalesce(current_setting('app.tenant', true), '') $$",
+    );
+    let (mut ann, mut bob) = two(&world);
+    ann.run("SELECT set_tenant('ann')");
+    assert_eq!(bob.value("SELECT tenant()"), "");
+    bob.run("SELECT set_tenant('bob')");
+    for _ in 0..3 {
+        assert_eq!(ann.value("SELECT tenant()"), "ann");
+        assert_eq!(bob.value("SELECT tenant()"), "bob");
     }
 }
 

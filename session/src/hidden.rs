@@ -1,0 +1,409 @@
+//! What runs and stands in no text that a client sends: the bodies of functions, and what is attached to tables.
+//!
+//! A setting with a dot in its name is listed nowhere. Who asks for it has to know its name, and often enough only the
+//! body of a function says it. And a trigger that does something now and then was perhaps not seen to do it. So the
+//! server is asked what stands behind the names in a text, and behind the names in that, until all is known; then it is
+//! remembered for a minute, or until something changes.
+//!
+//! All of it errs on one side. A name is looked for in all schemas, and as whatever it could be; code is read word by
+//! word, and what cannot be read may do anything. Only what is written in C is believed, as far as it was seen.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::ages::{Ages, first_words};
+use crate::halves::Halves;
+use crate::reading::Reading;
+use crate::state::{columns, literal, unhex};
+use crate::text::dotted_names;
+
+/// As what a name is looked for.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Relation = b'r',
+    Function = b'f',
+}
+
+/// Names, and as what they are to be looked for.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Names {
+    /// One after the other: the kind, the name, a zero.
+    packed: Box<[u8]>,
+    /// There were more.
+    more: bool,
+}
+
+/// Names of one text or body that are followed.
+const NAMES_MAX: usize = 512;
+
+impl Names {
+    /// Each as it is, and once.
+    fn of<'a>(names: impl IntoIterator<Item = (Kind, &'a [u8])>) -> Self {
+        let (mut packed, mut more) = (Vec::new(), false);
+        for (count, (kind, name)) in names.into_iter().enumerate() {
+            if count == NAMES_MAX {
+                more = true;
+                break;
+            }
+            packed.push(kind as u8);
+            packed.extend_from_slice(name);
+            packed.push(0);
+        }
+        Self { packed: packed.into(), more }
+    }
+
+    fn of_code(code: &sql::Code) -> Self {
+        let functions = code.calls.iter().map(|name| (Kind::Function, name.as_bytes()));
+        Self::of(functions.chain(code.names.iter().map(|name| (Kind::Relation, name.as_bytes()))))
+    }
+
+    /// Those of a text that a client sends.
+    pub(crate) fn in_text(text: &[u8]) -> Self {
+        let code = str::from_utf8(text).ok().and_then(sql::Code::of);
+        code.as_ref().map_or_else(|| Self::at_least(text), Self::of_code)
+    }
+
+    /// The same where nobody reads it: any word could be one.
+    pub(crate) fn at_least(text: &[u8]) -> Self {
+        let words: HashSet<Vec<u8>> =
+            first_words(text, NAMES_MAX / 2).map(<[u8]>::to_ascii_lowercase).collect();
+        let both = [Kind::Function, Kind::Relation];
+        Self::of(words.iter().flat_map(|word| both.map(|kind| (kind, &word[..]))))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packed.is_empty()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Kind, &[u8])> {
+        self.packed.split(|byte| *byte == 0).filter_map(|one| match one.split_first()? {
+            (b'f', name) => Some((Kind::Function, name)),
+            (_, name) => Some((Kind::Relation, name)),
+        })
+    }
+}
+
+/// What stands behind a name.
+#[derive(Debug, Default)]
+struct Fact {
+    /// Settings with a dot in their name that it may bring into being.
+    custom: Box<[Box<[u8]>]>,
+    /// It may change something that outlives the transaction.
+    touches: bool,
+    leads_to: Names,
+}
+
+/// What is known of names, on all workers.
+#[derive(Debug)]
+pub(crate) struct Hidden(Mutex<Halves<u64, Arc<Fact>, BuildHasherDefault<DefaultHasher>>>);
+
+/// Names that each half of the memory holds.
+const HALF: usize = 1 << 14;
+
+impl Default for Hidden {
+    fn default() -> Self {
+        Self(Mutex::new(Halves::new(&BuildHasherDefault::default(), HALF, |_| 1)))
+    }
+}
+
+impl Hidden {
+    fn find(&self, key: u64) -> Option<Arc<Fact>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).find(&key)
+    }
+
+    fn put(&self, key: u64, fact: Fact) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).keep(key, Arc::new(fact));
+    }
+}
+
+/// Where names are looked up.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) hidden: &'a Hidden,
+    pub(crate) ages: &'a Ages,
+    /// The pool's number: its database.
+    pub(crate) pool: u64,
+}
+
+impl Place<'_> {
+    /// A number for a name, and for how often that was changed which bears it.
+    fn key(self, kind: Kind, name: &[u8]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.pool);
+        hasher.write_u32(self.ages.epoch());
+        hasher.write_u32(self.ages.of_name(name));
+        hasher.write_u8(kind as u8);
+        hasher.write(name);
+        hasher.finish()
+    }
+}
+
+/// A name that the server is asked for.
+#[derive(Debug)]
+struct Wanted {
+    kind: Kind,
+    name: Box<[u8]>,
+    key: u64,
+}
+
+/// What is being found out of a server's database.
+#[derive(Debug, Default)]
+pub(crate) struct Quest {
+    wanted: Vec<Wanted>,
+    /// How often it was asked.
+    rounds: u8,
+}
+
+/// Names that are asked for at once.
+const WANTED_MAX: usize = 512;
+/// So often in a row; what is hidden deeper may do anything.
+const ROUNDS_MAX: u8 = 12;
+/// So many names are followed from one text.
+const VISITED_MAX: usize = 4096;
+/// Bytes of a name.
+const NAME_MAX: usize = 63;
+/// Rows that answer at once.
+const ROWS_MAX: usize = 1000;
+
+/// What a text may do by what it leads to.
+#[derive(Debug, Default)]
+pub(crate) struct Depths {
+    pub(crate) touches: bool,
+    pub(crate) custom: Vec<Box<[u8]>>,
+}
+
+impl Quest {
+    /// Follow the names of a text as far as they are known. What is not is asked for next.
+    pub(crate) fn follow(&mut self, place: Place<'_>, reading: &Reading) -> Depths {
+        let mut depths = Depths { touches: reading.names.more, ..Depths::default() };
+        let mut visited = HashSet::new();
+        let mut facts: Vec<Arc<Fact>> = Vec::new();
+        self.visit(place, &reading.names, &mut visited, &mut facts, &mut depths);
+        while let Some(fact) = facts.pop() {
+            depths.touches |= fact.touches || fact.leads_to.more;
+            depths.custom.extend(fact.custom.iter().cloned());
+            self.visit(place, &fact.leads_to, &mut visited, &mut facts, &mut depths);
+        }
+        depths
+    }
+
+    fn visit(
+        &mut self,
+        place: Place<'_>,
+        names: &Names,
+        visited: &mut HashSet<u64>,
+        facts: &mut Vec<Arc<Fact>>,
+        depths: &mut Depths,
+    ) {
+        for (kind, name) in names.iter() {
+            let key = place.key(kind, name);
+            if visited.contains(&key) {
+                continue;
+            }
+            if visited.len() == VISITED_MAX {
+                depths.touches = true;
+                return;
+            }
+            visited.insert(key);
+            match place.hidden.find(key) {
+                Some(fact) => facts.push(fact),
+                None if self.rounds >= ROUNDS_MAX => depths.touches = true,
+                None if self.wanted.len() < WANTED_MAX => self.want(kind, name, key),
+                // It is, when these are known.
+                None => {}
+            }
+        }
+    }
+
+    fn want(&mut self, kind: Kind, name: &[u8], key: u64) {
+        if self.wanted.iter().all(|wanted| wanted.key != key) {
+            self.wanted.push(Wanted { kind, name: name.into(), key });
+        }
+    }
+
+    /// Begin to follow anew.
+    pub(crate) fn clear(&mut self) {
+        self.wanted.clear();
+    }
+
+    /// All that can be known is.
+    pub(crate) fn end(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) fn asks(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Append the query that asks for what is wanted.
+    pub(crate) fn ask(&self, out: &mut Vec<u8>) {
+        for part in QUERY.split('$') {
+            match part {
+                "relations" => self.list(Kind::Relation, out),
+                "functions" => self.list(Kind::Function, out),
+                part => out.extend_from_slice(part.as_bytes()),
+            }
+        }
+    }
+
+    fn list(&self, kind: Kind, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"ARRAY[");
+        for (count, wanted) in self.wanted.iter().filter(|wanted| wanted.kind == kind).enumerate() {
+            if count > 0 {
+                out.push(b',');
+            }
+            literal(&wanted.name, out);
+        }
+        out.extend_from_slice(b"]::pg_catalog.name[]");
+    }
+
+    /// The answer. What was wanted is known.
+    pub(crate) fn learn(&mut self, hidden: &Hidden, rows: &[Box<[u8]>]) {
+        self.rounds += 1;
+        let rows: Vec<Row> = rows.iter().filter_map(|row| Row::read(row)).collect();
+        let whole = rows.len() < ROWS_MAX;
+        for Wanted { kind, name, key } in self.wanted.drain(..) {
+            // PostgreSQL cuts names there.
+            let name = name.get(..NAME_MAX).unwrap_or(&name);
+            let its = rows.iter().filter(|row| row.of == kind && row.name == name);
+            let mut fact = fact(its);
+            fact.touches |= !whole;
+            hidden.put(key, fact);
+        }
+    }
+
+    /// There is no answer: what was wanted may do anything.
+    pub(crate) fn give_up(&mut self, hidden: &Hidden) {
+        for wanted in self.wanted.drain(..) {
+            hidden.put(wanted.key, Fact { touches: true, ..Fact::default() });
+        }
+    }
+}
+
+/// What an answer says of one name.
+struct Row {
+    of: Kind,
+    name: Vec<u8>,
+    says: Says,
+}
+
+enum Says {
+    /// It leads to this.
+    To(Kind, Vec<u8>),
+    /// It calls this, which PostgreSQL has built in.
+    Builtin(Vec<u8>),
+    /// Its language and its body; `None`: that is too long.
+    Body(Option<Vec<u8>>),
+}
+
+/// Whether a row of an answer is of this one.
+pub(crate) fn is_of(kind: Option<&[u8]>) -> bool {
+    kind.is_some_and(|kind| kind.first().is_some_and(u8::is_ascii_digit))
+}
+
+impl Row {
+    fn read(row: &[u8]) -> Option<Self> {
+        let [kind, name, value] = columns(row)?;
+        let kind = kind.filter(|kind| is_of(Some(kind)))?;
+        let (name, value) = (unhex(name?)?, value.map(unhex));
+        let of = if matches!(kind, b"1" | b"2" | b"3") { Kind::Relation } else { Kind::Function };
+        let says = match (kind, value) {
+            (b"1" | b"4", Some(value)) => Says::To(Kind::Function, value?),
+            (b"2" | b"5", Some(value)) => Says::Builtin(value?),
+            (b"3", Some(value)) => Says::To(Kind::Relation, value?),
+            (_, value) => Says::Body(value.flatten()),
+        };
+        Some(Self { of, name, says })
+    }
+}
+
+fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
+    let (mut custom, mut touches, mut leads) = (Vec::new(), false, HashSet::new());
+    for row in rows {
+        match &row.says {
+            Says::To(kind, name) => {
+                leads.insert((*kind, name.clone()));
+            }
+            Says::Builtin(name) => {
+                touches |= str::from_utf8(name).map_or(true, sql::leaves_something);
+            }
+            Says::Body(body) => {
+                let body = body.as_deref().unwrap_or_default();
+                let Some(code) = code(body) else {
+                    touches = true;
+                    custom.extend(dotted_names(body));
+                    continue;
+                };
+                touches |= code.touches;
+                custom.extend(dotted_names(code.said.as_bytes()));
+                let calls = code.calls.into_iter().map(|name| (Kind::Function, name.into_bytes()));
+                leads.extend(calls);
+                let names = code.names.into_iter().map(|name| (Kind::Relation, name.into_bytes()));
+                leads.extend(names);
+            }
+        }
+    }
+    let leads_to = Names::of(leads.iter().map(|(kind, name)| (*kind, &name[..])));
+    Fact { custom: custom.into(), touches, leads_to }
+}
+
+/// `None`: it cannot be read.
+fn code(body: &[u8]) -> Option<sql::Code> {
+    let at = body.iter().position(|byte| *byte == b' ')?;
+    let (language, body) = (&body[..at], str::from_utf8(&body[at + 1..]).ok()?);
+    match language {
+        // Nobody can: what it was seen to do is believed.
+        b"c" => Some(sql::Code::default()),
+        // What an aggregate does, others do for it.
+        b"internal" if body == "aggregate_dummy" => Some(sql::Code::default()),
+        // Where it is empty, it is kept as a tree.
+        b"sql" if body.is_empty() => None,
+        b"sql" | b"plpgsql" => sql::Code::of_body(body),
+        _ => None,
+    }
+}
+
+/// What stands behind names: of tables, the functions (1; built in: 2) of their triggers and of all expressions that are kept
+/// as trees, views among them, and the tables (3) that are looked into or cascaded to; of functions, those that they run
+/// by themselves (4; built in: 5), and their bodies (6).
+///
+/// It takes no lock: what would show an expression as text does. And nothing in it is found by a search_path.
+const QUERY: &str = concat!(
+    "WITH c AS (SELECT c.oid AS o,pg_catalog.encode(pg_catalog.convert_to(c.relname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') AS n ",
+    "FROM pg_catalog.pg_class AS c WHERE c.relname OPERATOR(pg_catalog.=) ANY ($relations$)),",
+    "p AS (SELECT p.oid AS o,p.prolang AS l,p.prosrc AS s,p.proargdefaults::pg_catalog.text AS x,",
+    "pg_catalog.encode(pg_catalog.convert_to(p.proname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') AS n ",
+    "FROM pg_catalog.pg_proc AS p WHERE p.proname OPERATOR(pg_catalog.=) ANY ($functions$) ",
+    "AND p.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid),",
+    // Trees, and whose they are.
+    "t AS (SELECT 1 AS k,c.n,pg_catalog.concat(r.ev_action,r.ev_qual) AS x FROM c,pg_catalog.pg_rewrite AS r WHERE r.ev_class OPERATOR(pg_catalog.=) c.o ",
+    "UNION ALL SELECT 1,c.n,d.adbin::pg_catalog.text FROM c,pg_catalog.pg_attrdef AS d WHERE d.adrelid OPERATOR(pg_catalog.=) c.o ",
+    "UNION ALL SELECT 1,c.n,k.conbin::pg_catalog.text FROM c,pg_catalog.pg_constraint AS k WHERE k.conrelid OPERATOR(pg_catalog.=) c.o ",
+    "UNION ALL SELECT 1,c.n,k.conbin::pg_catalog.text FROM c,pg_catalog.pg_attribute AS a,pg_catalog.pg_constraint AS k ",
+    "WHERE a.attrelid OPERATOR(pg_catalog.=) c.o AND a.attnum OPERATOR(pg_catalog.>) 0 AND k.contypid OPERATOR(pg_catalog.<>) 0::pg_catalog.oid ",
+    "AND k.contypid OPERATOR(pg_catalog.=) a.atttypid ",
+    "UNION ALL SELECT 1,c.n,pg_catalog.concat(i.indexprs,i.indpred) FROM c,pg_catalog.pg_index AS i WHERE i.indrelid OPERATOR(pg_catalog.=) c.o ",
+    "UNION ALL SELECT 1,c.n,pg_catalog.concat(s.polqual,s.polwithcheck) FROM c,pg_catalog.pg_policy AS s WHERE s.polrelid OPERATOR(pg_catalog.=) c.o ",
+    "UNION ALL SELECT 1,c.n,g.tgqual::pg_catalog.text FROM c,pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) c.o ",
+    "UNION ALL SELECT 4,p.n,p.x FROM p),",
+    // Functions that are run, and by whom.
+    "f AS (SELECT t.k,t.n,(m.m)[1]::pg_catalog.oid AS o FROM t,",
+    "LATERAL pg_catalog.regexp_matches(t.x,':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)','g') AS m(m) ",
+    "UNION SELECT 1,c.n,g.tgfoid FROM c,pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) c.o ",
+    "UNION SELECT 4,p.n,pg_catalog.unnest(ARRAY[a.aggtransfn::pg_catalog.oid,a.aggfinalfn::pg_catalog.oid,a.aggmtransfn::pg_catalog.oid,a.aggmfinalfn::pg_catalog.oid]) ",
+    "FROM p,pg_catalog.pg_aggregate AS a WHERE a.aggfnoid::pg_catalog.oid OPERATOR(pg_catalog.=) p.o),",
+    // Tables that are reached, and from where.
+    "r AS (SELECT t.n,(m.m)[1]::pg_catalog.oid AS o FROM t,LATERAL pg_catalog.regexp_matches(t.x,':relid ([0-9]+)','g') AS m(m) WHERE t.k OPERATOR(pg_catalog.=) 1 ",
+    "UNION SELECT c.n,g.tgconstrrelid FROM c,pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) c.o ",
+    "UNION SELECT c.n,h.inhrelid FROM c,pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) c.o) ",
+    "SELECT DISTINCT (CASE WHEN q.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid THEN f.k ELSE f.k OPERATOR(pg_catalog.+) 1 END)::pg_catalog.text,f.n,",
+    "pg_catalog.encode(pg_catalog.convert_to(q.proname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') ",
+    "FROM f,pg_catalog.pg_proc AS q WHERE q.oid OPERATOR(pg_catalog.=) f.o ",
+    "UNION ALL SELECT DISTINCT '3',r.n,pg_catalog.encode(pg_catalog.convert_to(q.relname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') ",
+    "FROM r,pg_catalog.pg_class AS q WHERE q.oid OPERATOR(pg_catalog.=) r.o ",
+    "UNION ALL SELECT '6',p.n,CASE WHEN pg_catalog.length(p.s) OPERATOR(pg_catalog.<=) 32768 THEN ",
+    "pg_catalog.encode(pg_catalog.convert_to(pg_catalog.concat(l.lanname,' ',p.s),pg_catalog.getdatabaseencoding()),'hex') END ",
+    "FROM p,pg_catalog.pg_language AS l WHERE l.oid OPERATOR(pg_catalog.=) p.l LIMIT 1000;"
+);

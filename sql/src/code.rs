@@ -1,0 +1,349 @@
+//! What stands in code: the body of a function, of a block, of anything that runs other things.
+//!
+//! Code is not parsed, it is read word by word, by PostgreSQL's own scanner, which is PL/pgSQL's too. So all that can be
+//! told is what it might do: every word could be a table, every word before a bracket a function.
+
+use std::collections::BTreeSet;
+
+use pg_query::protobuf::{KeywordKind, ScanToken, Token};
+
+use crate::catalog;
+use crate::digest::range;
+use crate::reading::{Touch, may_be_read};
+use crate::states::States;
+
+/// What a piece of code names, and whether it may touch the session by itself.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Code {
+    /// What may be a table's name.
+    pub names: BTreeSet<String>,
+    /// What may be the name of a function that PostgreSQL has not built in.
+    pub calls: BTreeSet<String>,
+    /// Its strings, and what it sets: names of settings may stand in these.
+    pub said: String,
+    /// It may change something that outlives the transaction, or runs what stands in no code.
+    pub touches: bool,
+}
+
+/// Whether calling a function of this name that PostgreSQL has built in may leave something behind. What sequences give is
+/// another matter.
+#[must_use]
+pub fn leaves_something(builtin: &str) -> bool {
+    catalog::builtin(builtin).is_none_or(|known| {
+        known.touch != Touch::Inert || !known.makes.difference(States::SEQUENCES).is_empty()
+    })
+}
+
+/// Which strings are read as code, and how deep.
+#[derive(Clone, Copy)]
+enum Reach {
+    /// Those of DO.
+    Blocks(u8),
+    /// All: any may be executed.
+    Strings(u8),
+}
+
+const DEPTH: u8 = 3;
+
+impl Code {
+    /// What a client says. `None` of what the scanner refuses.
+    #[must_use]
+    pub fn of(text: &str) -> Option<Self> {
+        Self::within(text, Reach::Blocks(DEPTH))
+    }
+
+    /// What a function is made of, whose strings may be executed.
+    #[must_use]
+    pub fn of_body(text: &str) -> Option<Self> {
+        Self::within(text, Reach::Strings(DEPTH))
+    }
+
+    fn within(text: &str, reach: Reach) -> Option<Self> {
+        // Where there is no token, the library takes a null pointer for the place of none.
+        if text.bytes().all(|byte| byte == b'\x0b' || byte.is_ascii_whitespace()) {
+            return Some(Self::default());
+        }
+        if !may_be_read(text) {
+            return None;
+        }
+        let mut words = Vec::new();
+        for token in pg_query::scan_tokens(text).ok()? {
+            let word = Word::of(text, &token)?;
+            if !matches!(word.token, Token::SqlComment | Token::CComment) {
+                words.push(word);
+            }
+        }
+        let mut code = Self::default();
+        for at in 0..words.len() {
+            code.take(&words, at, reach);
+        }
+        Some(code)
+    }
+
+    fn take(&mut self, words: &[Word<'_>], at: usize, reach: Reach) {
+        let word = &words[at];
+        let next = words.get(at + 1);
+        match word.token {
+            // It may be a name that is spelled in another way.
+            Token::Uident => self.touches = true,
+            Token::Sconst | Token::Usconst => self.take_string(words, at, reach),
+            Token::Execute
+            | Token::Reset
+            | Token::Discard
+            | Token::Listen
+            | Token::Unlisten
+            | Token::Load
+            | Token::Prepare
+            | Token::Deallocate
+            | Token::Create
+            | Token::Temp
+            | Token::Temporary
+            | Token::Hold => self.touches = true,
+            Token::Do => {
+                let harmless = [Token::Update, Token::Nothing, Token::Also, Token::Instead];
+                self.touches |= !next.is_some_and(|next| harmless.contains(&next.token));
+            }
+            Token::Set if !is_of_update(words, at) => {
+                let brief = [Token::Local, Token::Constraints, Token::Transaction];
+                self.touches |= !next.is_some_and(|next| brief.contains(&next.token));
+                self.say_setting(&words[at + 1..]);
+            }
+            _ => {}
+        }
+        let Some(name) = word.name() else { return };
+        if next.is_some_and(|next| next.text == "(") {
+            self.call(&name, words, at + 1);
+        }
+        self.names.insert(name);
+    }
+
+    fn take_string(&mut self, words: &[Word<'_>], at: usize, reach: Reach) {
+        let text = inside(words[at].text);
+        self.said.push('\n');
+        self.said.push_str(&text);
+        // DO LANGUAGE plpgsql '…'
+        let is_block = words[..at].iter().rev().take(3).any(|word| word.token == Token::Do);
+        let inner = match reach {
+            Reach::Strings(0) | Reach::Blocks(0) => None,
+            Reach::Strings(depth) => Self::within(&text, Reach::Strings(depth - 1)),
+            Reach::Blocks(depth) if is_block => Self::within(&text, Reach::Blocks(depth - 1)),
+            Reach::Blocks(_) => None,
+        };
+        // What is no code has nothing to run; and whatever runs it was seen to touch what it may.
+        let Some(inner) = inner else { return };
+        self.names.extend(inner.names);
+        self.calls.extend(inner.calls);
+        self.said.push_str(&inner.said);
+    }
+
+    /// Behind a SET.
+    fn say_setting(&mut self, words: &[Word<'_>]) {
+        let scope = |word: &&Word<'_>| matches!(word.token, Token::Local | Token::Session);
+        let mut words = words.iter().skip_while(scope);
+        self.said.push('\n');
+        while let Some(word) = words.next() {
+            self.said.push_str(word.name().as_deref().unwrap_or_default());
+            if words.next().is_none_or(|dot| dot.text != ".") {
+                break;
+            }
+            self.said.push('.');
+        }
+    }
+
+    /// `open`: where its bracket is.
+    fn call(&mut self, name: &str, words: &[Word<'_>], open: usize) {
+        match catalog::builtin(name) {
+            None => {
+                self.touches |= catalog::keeps(name);
+                self.calls.insert(name.to_owned());
+            }
+            Some(_) if name == "set_config" && is_brief(&words[open..]) => {}
+            Some(_) => self.touches |= leaves_something(name),
+        }
+    }
+}
+
+struct Word<'a> {
+    token: Token,
+    keyword: KeywordKind,
+    text: &'a str,
+}
+
+impl<'a> Word<'a> {
+    fn of(text: &'a str, token: &ScanToken) -> Option<Self> {
+        let keyword = KeywordKind::try_from(token.keyword_kind).unwrap_or(KeywordKind::NoKeyword);
+        // Operators and brackets are known by their text.
+        let kind = Token::try_from(token.token).unwrap_or(Token::Nul);
+        Some(Self { token: kind, keyword, text: text.get(range(token)?)? })
+    }
+
+    /// What it may be the name of.
+    fn name(&self) -> Option<String> {
+        let is_plain =
+            |text: &str| text.starts_with(|first: char| first == '_' || first.is_alphabetic());
+        match self.text.strip_prefix('"') {
+            Some(quoted) => Some(quoted.strip_suffix('"')?.replace("\"\"", "\"")),
+            None if self.keyword == KeywordKind::ReservedKeyword => None,
+            None if is_plain(self.text) && !self.text.contains('\'') => {
+                Some(self.text.to_ascii_lowercase())
+            }
+            None => None,
+        }
+    }
+
+    /// As [`Self::name`], but for what stands behind a table in PL/pgSQL's own statements.
+    fn may_be_table(&self) -> bool {
+        self.name().is_some_and(|name| !["loop", "then", "else", "begin"].contains(&name.as_str()))
+    }
+}
+
+/// What stands between the quotes or dollars of a string.
+fn inside(text: &str) -> String {
+    if let Some(end) = text.strip_prefix('$').and_then(|rest| rest.find('$')) {
+        let tag = end + 2;
+        return text.get(tag..text.len().saturating_sub(tag)).unwrap_or_default().to_owned();
+    }
+    let open = text.find('\'').map_or(0, |at| at + 1);
+    let inner = text.get(open..).unwrap_or_default();
+    inner.strip_suffix('\'').unwrap_or(inner).replace("''", "'")
+}
+
+/// Whether the SET at `at` is that of `UPDATE … SET`.
+fn is_of_update(words: &[Word<'_>], at: usize) -> bool {
+    let mut before = words[..at].iter().rev();
+    // ONLY schema . table * AS alias
+    for count in 0..8 {
+        let Some(word) = before.next() else { return false };
+        match word.token {
+            Token::Update => {
+                // Not FOR UPDATE, nor FOR NO KEY UPDATE.
+                let locks = |word: &Word<'_>| matches!(word.token, Token::For | Token::Key);
+                let conflict = |word: &Word<'_>| word.token == Token::Do;
+                let of = before.next();
+                return !of.is_some_and(locks) && (count > 0 || of.is_some_and(conflict));
+            }
+            Token::As | Token::Only => {}
+            _ if matches!(word.text, "." | "*") || word.may_be_table() => {}
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Whether the arguments in brackets end in `true`: what is set is set for the transaction.
+fn is_brief(words: &[Word<'_>]) -> bool {
+    let mut depth = 0;
+    for (at, word) in words.iter().enumerate() {
+        match word.text {
+            "(" => depth += 1,
+            ")" if depth == 1 => {
+                return at > 2 && words[at - 1].token == Token::TrueP && words[at - 2].text == ",";
+            }
+            ")" => depth -= 1,
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(text: &str) -> Code {
+        Code::of(text).expect("code")
+    }
+
+    fn touches(body: &str) -> bool {
+        code(body).touches
+    }
+
+    #[test]
+    fn what_leaves_nothing() {
+        for body in [
+            "",
+            " \n",
+            "-- SET x",
+            "BEGIN RETURN NEW; END",
+            "BEGIN NEW.changed := now(); RETURN NEW; END",
+            "BEGIN UPDATE t SET i = 1; RETURN NULL; END",
+            "BEGIN UPDATE ONLY s.t * AS u SET i = 1; UPDATE \"T t\" u SET i = 2; RETURN NULL; END",
+            "BEGIN INSERT INTO audit (a, b) VALUES (TG_OP, 'SET ROLE') ON CONFLICT DO UPDATE SET a = 1; RETURN NEW; END",
+            "INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING",
+            "BEGIN SET LOCAL work_mem = '1MB'; PERFORM set_config('a.b', f(1, 2), true); END",
+            "BEGIN PERFORM nextval('s'); PERFORM pg_notify('a', 'b'); END",
+            "SET CONSTRAINTS ALL DEFERRED",
+            "DECLARE i int := 1; BEGIN FOR i IN 1..10 LOOP NULL; END LOOP; END",
+        ] {
+            assert!(!touches(body), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_may_leave_something() {
+        for body in [
+            "BEGIN SET work_mem = '1MB'; END",
+            "BEGIN IF TG_OP = 'UPDATE' THEN SET work_mem = '1MB'; END IF; END",
+            "BEGIN IF x = 'update t' THEN SET work_mem = '1MB'; END IF; END",
+            "BEGIN FOR r IN SELECT * FROM t FOR UPDATE LOOP SET work_mem = '1MB'; END LOOP; END",
+            "BEGIN FOR r IN SELECT * FROM t FOR UPDATE NOWAIT LOOP SET work_mem = '1MB'; END LOOP; END",
+            "BEGIN FOR r IN SELECT * FROM t FOR NO KEY UPDATE OF t LOOP SET a.b = '1MB'; END LOOP; END",
+            "BEGIN FOR r IN SELECT * FROM t FOR UPDATE SKIP LOCKED LOOP SET a.b = 1; END LOOP; END",
+            "BEGIN UPDATE t SET i = 1; SET work_mem = '1MB'; END",
+            "BEGIN /* UPDATE t */ SET work_mem = '1MB'; END",
+            "BEGIN SET SESSION work_mem = '1MB'; END",
+            "BEGIN PERFORM set_config('work_mem', '96MB', false); END",
+            "BEGIN PERFORM set_config('a', (SELECT set_config('b', 'c', true)), x); END",
+            "BEGIN PERFORM pg_catalog.set_config('a', 'true', x AND true); END",
+            "BEGIN PERFORM pg_advisory_lock(1); END",
+            "BEGIN EXECUTE 'SET a.b = 1'; END",
+            "BEGIN CREATE TEMP TABLE t (i int); END",
+            "BEGIN RESET ALL; LISTEN x; END",
+            "DO $$ BEGIN END $$",
+            "SELECT setseed(0.1)",
+            "SELECT query_to_xml(a, true, true, '')",
+            "SELECT dblink_connect('x')",
+            "SELECT U&\"d!0061t\" UESCAPE '!'",
+        ] {
+            assert!(touches(body), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_named() {
+        let code = code(
+            "BEGIN INSERT INTO Audit.\"Log\" (who) VALUES (me(upper(NEW.a))); PERFORM s.\"F\"(data); \
+             SET LOCAL app.who = 'a.b'; RAISE 'c.d'; END",
+        );
+        assert!(["audit", "Log", "data", "who"].iter().all(|name| code.names.contains(*name)));
+        assert!(!code.names.contains("select") && !code.names.contains("a.b"));
+        let calls: Vec<&str> = code.calls.iter().map(String::as_str).collect();
+        assert_eq!(calls, ["F", "Log", "me", "values"]);
+        assert_eq!(code.said, "\napp.who\na.b\nc.d");
+        assert!(!code.touches);
+    }
+
+    #[test]
+    fn what_stands_in_strings() {
+        let text = "BEGIN EXECUTE 'SELECT one(''a.b'')'; EXECUTE $x$ SELECT two($$c.d$$) $x$; END";
+        let inner = Code::of_body(text).expect("code");
+        assert!(inner.calls.contains("one") && inner.calls.contains("two"));
+        assert!(inner.said.contains("\na.b") && inner.said.contains("\nc.d"));
+        assert!(code(text).calls.is_empty(), "of what a client says, strings are values");
+        for block in
+            ["DO $$ BEGIN PERFORM one(); END $$", "DO LANGUAGE plpgsql 'begin perform one(); end'"]
+        {
+            assert!(code(block).calls.contains("one"), "{block}");
+        }
+        for text in ["'", "$", "$$", "$a$", "''", "E'a", "$a$b$a"] {
+            let _whatever = inside(text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_code_is_none() {
+        for text in ["'", "/* ", "\0", "select \"a"] {
+            assert_eq!(Code::of(text), None, "{text:?}");
+        }
+    }
+}
