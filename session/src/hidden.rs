@@ -12,6 +12,8 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sql::Naming;
+
 use crate::ages::{Ages, first_words};
 use crate::halves::Halves;
 use crate::reading::Reading;
@@ -33,6 +35,8 @@ pub(crate) struct Names {
     packed: Box<[u8]>,
     /// There were more.
     more: bool,
+    /// How what names them comes by the names of what it sets.
+    naming: Naming,
 }
 
 /// Names of one text or body that are followed.
@@ -51,12 +55,13 @@ impl Names {
             packed.extend_from_slice(name);
             packed.push(0);
         }
-        Self { packed: packed.into(), more }
+        Self { packed: packed.into(), more, naming: Naming::empty() }
     }
 
     fn of_code(code: &sql::Code) -> Self {
         let functions = code.calls.iter().map(|name| (Kind::Function, name.as_bytes()));
-        Self::of(functions.chain(code.names.iter().map(|name| (Kind::Relation, name.as_bytes()))))
+        let relations = code.names.iter().map(|name| (Kind::Relation, name.as_bytes()));
+        Self { naming: code.naming, ..Self::of(functions.chain(relations)) }
     }
 
     /// Those of a text that a client sends.
@@ -73,8 +78,14 @@ impl Names {
         Self::of(words.iter().flat_map(|word| both.map(|kind| (kind, &word[..]))))
     }
 
+    /// Only whether something is set whose name stands nowhere.
+    pub(crate) fn without_names(self) -> Self {
+        Self { packed: Box::default(), ..self }
+    }
+
+    /// Whether nothing is known of it, nor to be looked up.
     pub(crate) fn is_empty(&self) -> bool {
-        self.packed.is_empty()
+        self.packed.is_empty() && self.naming.is_empty()
     }
 
     fn iter(&self) -> impl Iterator<Item = (Kind, &[u8])> {
@@ -171,18 +182,22 @@ const ROWS_MAX: usize = 1000;
 #[derive(Debug, Default)]
 pub(crate) struct Depths {
     pub(crate) touches: bool,
+    /// How it comes by the names of what it sets, beyond these.
+    pub(crate) naming: Naming,
     pub(crate) custom: Vec<Box<[u8]>>,
 }
 
 impl Quest {
     /// Follow the names of a text as far as they are known. What is not is asked for next.
     pub(crate) fn follow(&mut self, place: Place<'_>, reading: &Reading) -> Depths {
-        let mut depths = Depths { touches: reading.names.more, ..Depths::default() };
+        let Names { more, naming, .. } = reading.names;
+        let mut depths = Depths { touches: more, naming, ..Depths::default() };
         let mut visited = HashSet::new();
         let mut facts: Vec<Arc<Fact>> = Vec::new();
         self.visit(place, &reading.names, &mut visited, &mut facts, &mut depths);
         while let Some(fact) = facts.pop() {
             depths.touches |= fact.touches || fact.leads_to.more;
+            depths.naming |= fact.leads_to.naming;
             depths.custom.extend(fact.custom.iter().cloned());
             self.visit(place, &fact.leads_to, &mut visited, &mut facts, &mut depths);
         }
@@ -320,7 +335,8 @@ impl Row {
 }
 
 fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
-    let (mut custom, mut touches, mut leads) = (Vec::new(), false, HashSet::new());
+    let (mut custom, mut leads) = (Vec::new(), HashSet::new());
+    let (mut touches, mut naming) = (false, Naming::empty());
     for row in rows {
         match &row.says {
             Says::To(kind, name) => {
@@ -336,7 +352,7 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
                     custom.extend(dotted_names(body));
                     continue;
                 };
-                touches |= code.touches;
+                (touches, naming) = (touches | code.touches, naming | code.naming);
                 custom.extend(dotted_names(code.said.as_bytes()));
                 let calls = code.calls.into_iter().map(|name| (Kind::Function, name.into_bytes()));
                 leads.extend(calls);
@@ -345,7 +361,8 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
             }
         }
     }
-    let leads_to = Names::of(leads.iter().map(|(kind, name)| (*kind, &name[..])));
+    let names = Names::of(leads.iter().map(|(kind, name)| (*kind, &name[..])));
+    let leads_to = Names { naming, ..names };
     Fact { custom: custom.into(), touches, leads_to }
 }
 

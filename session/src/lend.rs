@@ -85,7 +85,7 @@ impl Outward<'_> {
         if reading.deeds.iter().any(|deed| matches!(deed, Deed::Execute(_))) {
             // What is executed may be given the name of a setting.
             for name in &dotted_names(text) {
-                self.server.trail.know(name);
+                self.server.trail.hear(name);
             }
         }
         self.server.trail.mark_deeds(reading, text, &self.server.vars);

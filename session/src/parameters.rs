@@ -24,7 +24,7 @@ impl Outward<'_> {
             })
         {
             for name in names(bind) {
-                self.server.trail.know(&name);
+                self.server.trail.hear(&name);
             }
         }
     }
@@ -33,7 +33,7 @@ impl Outward<'_> {
     pub(crate) fn watch_parsed(&mut self, parse: &[u8]) {
         if self.rules.watches() {
             for name in &dotted_names(parse) {
-                self.server.trail.know(name);
+                self.server.trail.hear(name);
             }
         }
     }

@@ -59,9 +59,13 @@ pub fn read(text: &[u8]) -> Reading {
     marks = marks.and(of_all(&reading, text, marks));
     let custom = if names_custom { dotted_names(text) } else { Box::default() };
     let mut known = Reading::new(marks, custom).showing(shows);
-    if reading.touch() != Touch::Inert {
-        known.names = Names::in_text(text);
-    }
+    known.names = if reading.touch() != Touch::Inert {
+        Names::in_text(text)
+    } else if reading.acts().any(|act| *act == Act::Function("set_config")) {
+        Names::in_text(text).without_names()
+    } else {
+        Names::default()
+    };
     known.deeds = deeds(&reading);
     known.vacates = vacates(&reading);
     known.changes = changes(&reading, text);

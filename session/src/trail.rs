@@ -45,6 +45,12 @@ pub struct Trail {
     others: Vec<Arc<Reading>>,
     /// What stands behind their names.
     quest: Quest,
+    /// Names with a dot in them that what ran has said.
+    heard: Vec<Box<[u8]>>,
+    /// What ran may have set something whose name it has not said.
+    hides_names: bool,
+    /// It did, and whoever does not know that name cannot undo it.
+    hides: bool,
     /// Something of that failed, or changed no row.
     vain: bool,
     /// How much of it was done: what is bound need not be executed, nor to its end.
@@ -134,7 +140,7 @@ impl Trail {
             self.workshop.stirred |= reading.marks.has(Marks::SETTINGS);
         }
         for name in &reading.custom {
-            self.know(name);
+            self.hear(name);
         }
         if reading.marks.has(Marks::ASK) {
             self.follow_also(reading);
@@ -175,6 +181,7 @@ impl Trail {
         if !self.is_doubtful() {
             self.workshop.settle();
             (self.vain, self.done) = (false, 0);
+            self.heard.clear();
         }
         self.sequences.begin();
     }
@@ -290,7 +297,15 @@ impl Trail {
         self.workshop.stirred = true;
     }
 
-    pub(crate) fn know(&mut self, name: &[u8]) {
+    /// What runs says the name of a setting.
+    pub(crate) fn hear(&mut self, name: &[u8]) {
+        if self.heard.len() < CUSTOM_MAX && !self.heard.iter().any(|heard| **heard == *name) {
+            self.heard.push(name.into());
+        }
+        self.know(name);
+    }
+
+    fn know(&mut self, name: &[u8]) {
         if self.custom.iter().any(|known| **known == *name) {
             return;
         }
@@ -335,6 +350,7 @@ impl Trail {
     }
 
     fn forget_run(&mut self) {
+        (self.heard, self.hides_names) = (Vec::new(), false);
         self.learners.clear();
         self.others.clear();
         self.quest.end();
@@ -349,13 +365,16 @@ impl Trail {
         for learner in &mut self.learners {
             let depths = self.quest.follow(place, &learner.reading);
             learner.touches = depths.touches;
+            self.hides_names |= depths.naming.hides();
             custom.extend(depths.custom);
         }
         for reading in &self.others {
-            custom.extend(self.quest.follow(place, reading).custom);
+            let depths = self.quest.follow(place, reading);
+            self.hides_names |= depths.naming.hides();
+            custom.extend(depths.custom);
         }
         for name in custom {
-            self.know(&name);
+            self.hear(&name);
         }
     }
 
@@ -470,23 +489,8 @@ impl Trail {
         let changed = self.state.as_deref()
             != Some(&found.state).filter(|state| !state.is_default())
             || !found.ties.is_none();
-        // Where something else ran that may have done anything, or made tables of its own, a scene is not what it was taken for.
-        let tells = !self.marks.has(Marks::ASK)
-            && (self.ties.is_none() || self.ties.is_only(Tie::Sequence));
-        let sole = self.learners.len() == 1;
-        let done = std::mem::take(&mut self.done);
-        let vain = std::mem::take(&mut self.vain) || done < self.learners.len();
-        for Learner { reading, scene, touches } in self.learners.drain(..) {
-            if touches || tells && (changed || !vain) {
-                let trace = match (changed, sole) {
-                    _ if touches => Trace::Its,
-                    (false, _) => Trace::None,
-                    (true, true) => Trace::Its,
-                    (true, false) => Trace::Somebodys,
-                };
-                reading.seen.left(scene, trace);
-            }
-        }
+        self.weigh_learners(changed);
+        self.hides |= self.hides_names && !changed && !self.has_heard_of(&found);
         self.forget_run();
         // What is no setting was taken for one. Whoever makes it one says its name again.
         self.custom.retain(|name| !found.unknown.iter().any(|unknown| **unknown == **name));
@@ -495,6 +499,7 @@ impl Trail {
                 self.know(name);
             }
         }
+        let vain = std::mem::take(&mut self.vain);
         if self.asks_of_sequences() {
             self.sequences.learn(vain);
         }
@@ -503,6 +508,9 @@ impl Trail {
         self.marks = Marks::default();
         self.ties.renew(found.ties);
         self.ties.renew_unseen(seen_elsewhere);
+        if self.hides {
+            self.ties.add(Tie::Unknown);
+        }
         let remembers = client.as_ref().is_some_and(|c| self.sequences.tie(c.pid, &self.habit));
         if !remembers {
             self.ties.remove(Tie::Sequence);
@@ -527,6 +535,33 @@ impl Trail {
         true
     }
 
+    /// Take note of what was seen of what ran: whether what it left `changed` anything.
+    fn weigh_learners(&mut self, changed: bool) {
+        // Where something else ran that may have done anything, or made tables of its own, a scene is not what it was taken for.
+        let tells = !self.marks.has(Marks::ASK)
+            && (self.ties.is_none() || self.ties.is_only(Tie::Sequence));
+        let sole = self.learners.len() == 1;
+        let done = std::mem::take(&mut self.done);
+        self.vain |= done < self.learners.len();
+        for Learner { reading, scene, touches } in self.learners.drain(..) {
+            let trace = match (changed, sole) {
+                _ if touches => Trace::Its,
+                _ if !tells => continue,
+                (false, _) if self.vain => continue,
+                (false, _) => Trace::None,
+                (true, true) => Trace::Its,
+                (true, false) => Trace::Somebodys,
+            };
+            reading.seen.left(scene, trace);
+        }
+    }
+
+    /// Whether one of the names that what ran has said is that of a setting.
+    fn has_heard_of(&self, found: &Probed) -> bool {
+        let is_none = |name: &[u8]| found.unknown.iter().any(|none| **none == *name);
+        self.heard.iter().any(|name| !is_none(name))
+    }
+
     /// It was given the settings of `client`.
     pub fn took(&mut self, client: &ClientSide) {
         for name in client.state.iter().flat_map(|state| state.settings().map(|(name, _)| name)) {
@@ -549,6 +584,7 @@ impl Trail {
         self.marks = Marks::default();
         self.channels.clear();
         self.ties.renew(Ties::default());
+        self.hides = false;
         self.forget_run();
         self.workshop.discarded();
         self.ties.remove(Tie::Sequence);

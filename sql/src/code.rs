@@ -23,6 +23,29 @@ pub struct Code {
     pub said: String,
     /// It may change something that outlives the transaction, or runs what stands in no code.
     pub touches: bool,
+    /// How it comes by the names of what it sets.
+    pub naming: Naming,
+}
+
+bitflags::bitflags! {
+    /// How code comes by the names of settings, beyond those that stand in it.
+    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+    pub struct Naming: u8 {
+        /// It sets what it is told to.
+        const TOLD = 1;
+        /// It puts names together, or something that looks like it.
+        const JOINED = 1 << 1;
+        /// It sets something by a name that it puts together.
+        const SETS_JOINED = 1 << 2;
+    }
+}
+
+impl Naming {
+    /// Whether something may be set whose name stands nowhere.
+    #[must_use]
+    pub fn hides(self) -> bool {
+        self.contains(Self::SETS_JOINED) || self.contains(Self::TOLD | Self::JOINED)
+    }
 }
 
 /// Whether calling a function of this name that PostgreSQL has built in may leave something behind. What sequences give is
@@ -112,7 +135,7 @@ impl Code {
         }
         let Some(name) = word.name() else { return };
         if next.is_some_and(|next| next.text == "(") {
-            self.call(&name, words, at + 1);
+            self.call(&name, words, at + 1, reach);
         }
         self.names.insert(name);
     }
@@ -121,6 +144,16 @@ impl Code {
         let text = inside(words[at].text);
         self.said.push('\n');
         self.said.push_str(&text);
+        let next = words.get(at + 1);
+        let before = at.checked_sub(1).and_then(|at| words.get(at));
+        let is_joined = |word: Option<&Word<'_>>| word.is_some_and(|word| word.text == "||");
+        let dangles = text.ends_with('.') && is_joined(next)
+            || text.starts_with('.') && is_joined(before)
+            || text.contains(".%");
+        self.naming.set(Naming::JOINED, dangles || self.naming.contains(Naming::JOINED));
+        if !matches!(reach, Reach::Blocks(DEPTH)) {
+            self.naming |= naming_of_set(&text);
+        }
         // DO LANGUAGE plpgsql '…'
         let is_block = words[..at].iter().rev().take(3).any(|word| word.token == Token::Do);
         let inner = match reach {
@@ -134,6 +167,7 @@ impl Code {
         self.names.extend(inner.names);
         self.calls.extend(inner.calls);
         self.said.push_str(&inner.said);
+        self.naming |= inner.naming;
     }
 
     /// Behind a SET.
@@ -151,14 +185,19 @@ impl Code {
     }
 
     /// `open`: where its bracket is.
-    fn call(&mut self, name: &str, words: &[Word<'_>], open: usize) {
+    fn call(&mut self, name: &str, words: &[Word<'_>], open: usize, reach: Reach) {
         match catalog::builtin(name) {
             None => {
                 self.touches |= catalog::keeps(name);
                 self.calls.insert(name.to_owned());
             }
             Some(_) if name == "set_config" && is_brief(&words[open..]) => {}
-            Some(_) => self.touches |= leaves_something(name),
+            Some(_) => {
+                self.touches |= leaves_something(name);
+                if name == "set_config" {
+                    self.naming |= naming(&words[open..], reach);
+                }
+            }
         }
     }
 }
@@ -228,6 +267,31 @@ fn is_of_update(words: &[Word<'_>], at: usize) -> bool {
         }
     }
     false
+}
+
+/// Of what the first argument in brackets is. What a client gives as a parameter is seen.
+fn naming(words: &[Word<'_>], reach: Reach) -> Naming {
+    let [_, first, next, ..] = words else { return Naming::SETS_JOINED };
+    let is_client = matches!(reach, Reach::Blocks(DEPTH));
+    match first.token {
+        _ if !matches!(next.text, "," | "::") => Naming::SETS_JOINED,
+        Token::Sconst => Naming::empty(),
+        Token::Param if is_client => Naming::empty(),
+        _ => Naming::TOLD,
+    }
+}
+
+/// Of what a string sets that is executed: `EXECUTE format('SET %I …`.
+fn naming_of_set(text: &str) -> Naming {
+    let mut words = text.split_ascii_whitespace();
+    let sets = words.next().is_some_and(|word| word.eq_ignore_ascii_case("set"));
+    let name = words.next().unwrap_or_default();
+    match name {
+        _ if !sets || name.eq_ignore_ascii_case("local") => Naming::empty(),
+        _ if name.ends_with('.') || name.contains(".%") => Naming::SETS_JOINED,
+        _ if name.starts_with(|first: char| first.is_alphabetic()) => Naming::empty(),
+        _ => Naming::TOLD,
+    }
 }
 
 /// Whether the arguments in brackets end in `true`: what is set is set for the transaction.
@@ -307,6 +371,43 @@ mod tests {
         ] {
             assert!(touches(body), "{body}");
         }
+    }
+
+    #[test]
+    fn what_sets_something_that_stands_nowhere() {
+        for body in [
+            "SELECT set_config('app.' || name, $2, false)",
+            "SELECT set_config(format('app.%s', name), $2, false)",
+            "BEGIN name := 'app.' || name; PERFORM set_config(name, value, false); END",
+            "BEGIN EXECUTE format('SET app.%I = %L', name, value); END",
+            "BEGIN EXECUTE 'SET app.' || quote_ident(name) || ' = 1'; END",
+            "BEGIN EXECUTE 'SET ' || 'app' || '.x = 1'; END",
+        ] {
+            assert!(Code::of_body(body).expect("code").naming.hides(), "{body}");
+        }
+        for body in [
+            "SELECT set_config($1, $2, false)",
+            "BEGIN PERFORM set_config(name, value, false); END",
+            "BEGIN EXECUTE format('SET %I = %L', name, value); END",
+            "BEGIN EXECUTE 'SELECT set_config($1, $2, false)' USING a, b; END",
+        ] {
+            let naming = Code::of_body(body).expect("code").naming;
+            assert_eq!(naming, Naming::TOLD, "{body}");
+        }
+        for body in [
+            "SELECT set_config('app.x', $2, false)",
+            "SELECT set_config($1, $2, true)",
+            "SELECT set_config('app.x'::text, $2, false)",
+            "BEGIN UPDATE t SET i = 1; SET work_mem = 1; END",
+        ] {
+            assert_eq!(Code::of_body(body).expect("code").naming, Naming::empty(), "{body}");
+        }
+        assert_eq!(code("SELECT set_config($1, $2, false)").naming, Naming::empty());
+        assert_eq!(code("SELECT f('Mr.' || x)").naming, Naming::JOINED);
+        assert!(code("SELECT set_config('app.' || $1, $2, false)").naming.hides());
+        assert!(
+            code("DO $$ BEGIN EXECUTE 'SET ' || 'app' || '.tenant = 1'; END $$").naming.hides()
+        );
     }
 
     #[test]

@@ -492,6 +492,53 @@ fn a09_custom_settings_that_only_a_function_names_are_their_clients() {
     }
 }
 
+/// Nobody can ask for what has no known name: its client keeps its server, and what is there is reset behind it.
+#[test]
+fn a09_custom_settings_that_nobody_names_stay_with_their_server() {
+    howdah_only!("it leaks");
+    let pins = |world: &World| world.howdah.rows("SHOW PINS", &[], "reasons").len();
+    let ways = [
+        ("SELECT put('tenant', 'ann')", 1),
+        ("SELECT put('tenant', 'ann') /* s.put */", 1),
+        ("SELECT set_config('app.' || 'tenant', 'ann', false)", 1),
+        ("SELECT set_config('app.' || 'tenant', 'ann', true)", 0),
+        ("DO $$ BEGIN EXECUTE 'SET ' || 'app' || '.tenant = 1'; END $$", 1),
+        ("SELECT put_all('app.tenant', 'ann')", 0),
+        ("SELECT put_all('work_mem', '96MB')", 0),
+    ];
+    for (way, pinned) in ways {
+        let world = World::pool(2);
+        world.direct().run(
+            "CREATE FUNCTION put(a text, b text) RETURNS text LANGUAGE sql AS $$ SELECT set_config('app.' || a, b, false) $$; \
+             CREATE FUNCTION put_all(a text, b text) RETURNS text LANGUAGE sql AS $$ SELECT set_config($1, $2, false) $$; \
+             CREATE FUNCTION tenant() RETURNS text LANGUAGE sql AS \
+             $$ SELECT coalesce(current_setting('app' || '.tenant', true), '') $$",
+        );
+        let mut ann = world.client();
+        ann.run(way);
+        // By then its server has said what there is.
+        ann.run("SELECT 1");
+        assert_eq!(pins(&world), pinned, "{way}");
+        let own = if way.contains("true") || way.contains("work_mem") { "" } else { "ann" };
+        let own = if way.contains("DO") { "1" } else { own };
+        let mut others = [world.client(), world.client()];
+        for _ in 0..3 {
+            assert_eq!(others[0].value("SELECT tenant()"), "", "{way}");
+            assert_eq!(ann.value("SELECT tenant()"), own, "{way}");
+            others[1].run("BEGIN");
+            assert_eq!(others[1].value("SELECT tenant()"), "", "{way}");
+            assert_eq!(ann.value("SELECT tenant()"), own, "{way}");
+            others[1].run("ROLLBACK");
+        }
+        ann.leave();
+        eventually("its server is clean", || pins(&world) == 0);
+        for _ in 0..3 {
+            assert_eq!(others[0].value("SELECT tenant()"), "", "{way}");
+            assert_eq!(others[1].value("SELECT tenant()"), "", "{way}");
+        }
+    }
+}
+
 #[test]
 fn a10_values_survive_any_number_of_switches() {
     howdah_only!("it leaks");
