@@ -72,6 +72,11 @@ impl Ages {
         words(name).map(count).fold(self.all.load(Relaxed), u32::wrapping_add)
     }
 
+    /// How often there was a change at all.
+    pub(crate) fn any(&self) -> u32 {
+        self.any.load(Relaxed)
+    }
+
     /// How often anything may have changed.
     pub(crate) fn all(&self) -> u32 {
         self.all.load(Relaxed)
@@ -132,8 +137,11 @@ pub(crate) fn first_words(text: &[u8], most: usize) -> impl Iterator<Item = &[u8
 }
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
-    text.split(move |byte| !is_part(byte)).filter(|word| !word.is_empty())
+    text.split(|byte| !is_part(byte)).filter(|word| !word.is_empty())
+}
+
+fn is_part(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80
 }
 
 fn hash(word: &[u8]) -> u16 {
@@ -144,9 +152,31 @@ fn hash(word: &[u8]) -> u16 {
     (hash ^ hash >> 16) as u16
 }
 
-/// Whether a text that nobody reads speaks of a change.
+/// Whether a text that nobody reads speaks of a change: of what is created, altered or dropped, and not just that word.
 pub(crate) fn speaks(text: &[u8]) -> bool {
-    [&b"create"[..], b"alter", b"drop"].iter().any(|verb| mentions(text, verb))
+    let mut rest = text;
+    // Word by word.
+    while let Some(start) = rest.iter().position(is_part) {
+        let word = &rest[start..];
+        let len = word.iter().position(|byte| !is_part(byte)).unwrap_or(word.len());
+        let (word, behind) = word.split_at(len);
+        if VERBS.iter().any(|verb| word.eq_ignore_ascii_case(verb)) && goes_on(behind) {
+            return true;
+        }
+        rest = behind;
+    }
+    false
+}
+
+const VERBS: [&[u8]; 3] = [b"create", b"alter", b"drop"];
+
+/// Whether what follows a verb belongs to it: another word, or what the string is joined with that ends here.
+fn goes_on(rest: &[u8]) -> bool {
+    match rest.trim_ascii_start() {
+        [b'\'', rest @ ..] => rest.trim_ascii_start().starts_with(b"||"),
+        [next, ..] => is_part(next) || matches!(next, b'/' | b'-' | b'%'),
+        [] => false,
+    }
 }
 
 pub(crate) fn mentions(text: &[u8], wanted: &[u8]) -> bool {
@@ -207,6 +237,31 @@ mod tests {
         assert_eq!(now(), [2, 1, 2]);
         ages.note(&Change::Nothing);
         assert_eq!(now(), [2, 1, 2]);
+    }
+
+    #[test]
+    fn a_word_alone_is_no_change() {
+        for text in [
+            "DO $$ BEGIN CREATE TABLE t (i int); END $$",
+            "SELECT run('drop table t')",
+            "SELECT run('DROP' || ' TABLE t')",
+            "SELECT run('alter ' || x)",
+            "SELECT run('create/**/table t')",
+            "SELECT run(format('drop %s t', x))",
+            "SELECT run(E'create\ntable t (i int)')",
+        ] {
+            assert!(speaks(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "SELECT log_event('create', 17)",
+            "SELECT f('drop')",
+            "SELECT f(\"alter\", created, dropped_at, create_x)",
+            "SELECT 'create'",
+            "drop",
+            "",
+        ] {
+            assert!(!speaks(text.as_bytes()), "{text}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sql::Naming;
 
@@ -108,24 +108,42 @@ struct Fact {
 
 /// What is known of names, on all workers.
 #[derive(Debug)]
-pub(crate) struct Hidden(Mutex<Halves<u64, Arc<Fact>, BuildHasherDefault<DefaultHasher>>>);
+pub(crate) struct Hidden(Mutex<Known>);
+
+type Remembered<T> = Halves<u64, Arc<T>, BuildHasherDefault<DefaultHasher>>;
+
+#[derive(Debug)]
+struct Known {
+    facts: Remembered<Fact>,
+    /// What whole texts may do, for as long as nothing changes.
+    depths: Remembered<Depths>,
+}
 
 /// Names that each half of the memory holds.
-const HALF: usize = 1 << 14;
+const FACTS_HALF: usize = 1 << 14;
+/// Texts.
+const DEPTHS_HALF: usize = 1 << 12;
 
 impl Default for Hidden {
     fn default() -> Self {
-        Self(Mutex::new(Halves::new(&BuildHasherDefault::default(), HALF, |_| 1)))
+        let hasher = BuildHasherDefault::default();
+        let facts = Halves::new(&hasher, FACTS_HALF, |_| 1);
+        Self(Mutex::new(Known { facts, depths: Halves::new(&hasher, DEPTHS_HALF, |_| 1) }))
     }
 }
 
 impl Hidden {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // Whoever panicked in here left it whole: it is changed by single calls.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn find(&self, key: u64) -> Option<Arc<Fact>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).find(&key)
+        self.known().facts.find(&key)
     }
 
     fn put(&self, key: u64, fact: Fact) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).keep(key, Arc::new(fact));
+        self.known().facts.keep(key, Arc::new(fact));
     }
 }
 
@@ -147,6 +165,18 @@ impl Place<'_> {
         hasher.write_u32(self.ages.of_name(name));
         hasher.write_u8(kind as u8);
         hasher.write(name);
+        hasher.finish()
+    }
+
+    /// A number for all of these, and for how often there was a change at all.
+    fn key_of_all(self, names: &Names) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.pool);
+        hasher.write_u32(self.ages.epoch());
+        hasher.write_u32(self.ages.any());
+        hasher.write_u8(names.naming.bits());
+        hasher.write_u8(u8::from(names.more));
+        hasher.write(&names.packed);
         hasher.finish()
     }
 }
@@ -189,7 +219,21 @@ pub(crate) struct Depths {
 
 impl Quest {
     /// Follow the names of a text as far as they are known. What is not is asked for next.
-    pub(crate) fn follow(&mut self, place: Place<'_>, reading: &Reading) -> Depths {
+    pub(crate) fn follow(&mut self, place: Place<'_>, reading: &Reading) -> Arc<Depths> {
+        let key = place.key_of_all(&reading.names);
+        let known = place.hidden.known().depths.find(&key);
+        known.unwrap_or_else(|| {
+            let wanted = self.wanted.len();
+            let depths = Arc::new(self.descend(place, reading));
+            // What is not known yet may be among what others want as well.
+            if wanted == 0 && self.wanted.is_empty() && self.rounds < ROUNDS_MAX {
+                place.hidden.known().depths.keep(key, Arc::clone(&depths));
+            }
+            depths
+        })
+    }
+
+    fn descend(&mut self, place: Place<'_>, reading: &Reading) -> Depths {
         let Names { more, naming, .. } = reading.names;
         let mut depths = Depths { touches: more, naming, ..Depths::default() };
         let mut visited = HashSet::new();
@@ -252,7 +296,7 @@ impl Quest {
         !self.wanted.is_empty()
     }
 
-    /// Append the query that asks for what is wanted.
+    /// Append the query that asks for what is wanted. It has to be the last: it sets something for its transaction.
     pub(crate) fn ask(&self, out: &mut Vec<u8>) {
         for part in QUERY.split('$') {
             match part {
@@ -388,6 +432,9 @@ fn code(body: &[u8]) -> Option<sql::Code> {
 ///
 /// It takes no lock: what would show an expression as text does. And nothing in it is found by a search_path.
 const QUERY: &str = concat!(
+    // Its costs are guessed too high where there are many tables, and compiling it would take seconds.
+    ";SELECT '0'::pg_catalog.text,''::pg_catalog.text,pg_catalog.set_config(name,'off',true) FROM pg_catalog.pg_settings ",
+    "WHERE name OPERATOR(pg_catalog.=) 'jit' AND setting OPERATOR(pg_catalog.=) 'on';",
     "WITH c AS (SELECT c.oid AS o,pg_catalog.encode(pg_catalog.convert_to(c.relname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') AS n ",
     "FROM pg_catalog.pg_class AS c WHERE c.relname OPERATOR(pg_catalog.=) ANY ($relations$)),",
     "p AS (SELECT p.oid AS o,p.prolang AS l,p.prosrc AS s,p.proargdefaults::pg_catalog.text AS x,",
@@ -398,9 +445,9 @@ const QUERY: &str = concat!(
     "t AS (SELECT 1 AS k,c.n,pg_catalog.concat(r.ev_action,r.ev_qual) AS x FROM c,pg_catalog.pg_rewrite AS r WHERE r.ev_class OPERATOR(pg_catalog.=) c.o ",
     "UNION ALL SELECT 1,c.n,d.adbin::pg_catalog.text FROM c,pg_catalog.pg_attrdef AS d WHERE d.adrelid OPERATOR(pg_catalog.=) c.o ",
     "UNION ALL SELECT 1,c.n,k.conbin::pg_catalog.text FROM c,pg_catalog.pg_constraint AS k WHERE k.conrelid OPERATOR(pg_catalog.=) c.o ",
-    "UNION ALL SELECT 1,c.n,k.conbin::pg_catalog.text FROM c,pg_catalog.pg_attribute AS a,pg_catalog.pg_constraint AS k ",
-    "WHERE a.attrelid OPERATOR(pg_catalog.=) c.o AND a.attnum OPERATOR(pg_catalog.>) 0 AND k.contypid OPERATOR(pg_catalog.<>) 0::pg_catalog.oid ",
-    "AND k.contypid OPERATOR(pg_catalog.=) a.atttypid ",
+    "UNION ALL SELECT 1,c.n,(SELECT pg_catalog.string_agg(k.conbin::pg_catalog.text,'') FROM pg_catalog.pg_constraint AS k ",
+    "WHERE k.contypid OPERATOR(pg_catalog.=) a.atttypid) FROM c,pg_catalog.pg_attribute AS a WHERE a.attrelid OPERATOR(pg_catalog.=) c.o ",
+    "AND a.attnum OPERATOR(pg_catalog.>) 0 AND a.atttypid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid ",
     "UNION ALL SELECT 1,c.n,pg_catalog.concat(i.indexprs,i.indpred) FROM c,pg_catalog.pg_index AS i WHERE i.indrelid OPERATOR(pg_catalog.=) c.o ",
     "UNION ALL SELECT 1,c.n,pg_catalog.concat(s.polqual,s.polwithcheck) FROM c,pg_catalog.pg_policy AS s WHERE s.polrelid OPERATOR(pg_catalog.=) c.o ",
     "UNION ALL SELECT 1,c.n,g.tgqual::pg_catalog.text FROM c,pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) c.o ",
@@ -422,5 +469,181 @@ const QUERY: &str = concat!(
     "FROM r,pg_catalog.pg_class AS q WHERE q.oid OPERATOR(pg_catalog.=) r.o ",
     "UNION ALL SELECT '6',p.n,CASE WHEN pg_catalog.length(p.s) OPERATOR(pg_catalog.<=) 32768 THEN ",
     "pg_catalog.encode(pg_catalog.convert_to(pg_catalog.concat(l.lanname,' ',p.s),pg_catalog.getdatabaseencoding()),'hex') END ",
-    "FROM p,pg_catalog.pg_language AS l WHERE l.oid OPERATOR(pg_catalog.=) p.l LIMIT 1000;"
+    "FROM p,pg_catalog.pg_language AS l WHERE l.oid OPERATOR(pg_catalog.=) p.l LIMIT 1000"
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::Marks;
+
+    /// A row of an answer.
+    fn row(kind: &str, name: &str, value: Option<&str>) -> Box<[u8]> {
+        let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let mut row = vec![0, 3];
+        for column in [Some(kind.to_owned()), Some(hex(name)), value.map(hex)] {
+            let len = column.as_ref().map_or(-1, |column| column.len() as i32);
+            row.extend_from_slice(&len.to_be_bytes());
+            row.extend_from_slice(column.unwrap_or_default().as_bytes());
+        }
+        row.into()
+    }
+
+    #[derive(Default)]
+    struct World {
+        hidden: Hidden,
+        ages: Ages,
+        quest: Quest,
+    }
+
+    impl World {
+        fn follow(&mut self, text: &str) -> Arc<Depths> {
+            let names = Names::in_text(text.as_bytes());
+            let reading = Reading { names, ..Reading::new(Marks::ASK, Box::default()) };
+            let place = Place { hidden: &self.hidden, ages: &self.ages, pool: 1 };
+            self.quest.clear();
+            self.quest.follow(place, &reading)
+        }
+
+        fn wants(&self, kind: Kind, name: &str) -> bool {
+            let is_it = |one: &Wanted| one.kind == kind && *one.name == *name.as_bytes();
+            self.quest.wanted.iter().any(is_it)
+        }
+
+        fn learn(&mut self, rows: &[Box<[u8]>]) {
+            self.quest.learn(&self.hidden, rows);
+        }
+
+        /// What comes of a call of `f`, which has this body.
+        fn body(body: Option<&str>) -> Arc<Depths> {
+            let mut world = Self::default();
+            world.follow("SELECT f()");
+            world.learn(&[row("6", "f", body)]);
+            world.follow("SELECT f()");
+            world.learn(&[]);
+            let depths = world.follow("SELECT f()");
+            assert!(!world.quest.asks(), "all is known");
+            depths
+        }
+    }
+
+    #[test]
+    fn names_are_followed_until_all_is_known() {
+        let mut world = World::default();
+        world.follow("INSERT INTO t VALUES (1)");
+        assert!(world.wants(Kind::Relation, "t") && !world.wants(Kind::Relation, "v"));
+        world.learn(&[row("1", "t", Some("fires")), row("3", "t", Some("v"))]);
+        assert!(!world.follow("INSERT INTO t VALUES (1)").touches);
+        assert!(world.wants(Kind::Function, "fires") && world.wants(Kind::Relation, "v"));
+        world.learn(&[row(
+            "6",
+            "fires",
+            Some("plpgsql begin perform set_config('a.b', x, false); end"),
+        )]);
+        let depths = world.follow("INSERT INTO t VALUES (1)");
+        assert!(depths.touches);
+        assert_eq!(depths.custom, [b"a.b".to_vec().into()]);
+        world.learn(&[]);
+        let depths = world.follow("INSERT INTO t VALUES (1)");
+        assert!(depths.touches && !world.quest.asks());
+        // Others find what is known; and nobody does in another minute.
+        assert!(world.follow("DELETE FROM t").touches);
+        world.ages.is(1);
+        world.follow("DELETE FROM t");
+        assert!(world.wants(Kind::Relation, "t"));
+    }
+
+    #[test]
+    fn bodies_say_what_they_may_do() {
+        assert!(!World::body(Some("plpgsql begin return new; end")).touches);
+        assert!(!World::body(Some("c whatever")).touches);
+        assert!(!World::body(Some("internal aggregate_dummy")).touches);
+        for body in [
+            None,
+            Some("internal set_config_by_name"),
+            Some("sql "),
+            Some("plpython3u plpy.execute('x')"),
+            Some("sql select 'unclosed"),
+            Some("nonsense"),
+            Some("sql select set_config('a', 'b', false)"),
+        ] {
+            assert!(World::body(body).touches, "{body:?}");
+        }
+        let custom = |body| World::body(Some(body)).custom.clone();
+        assert_eq!(custom("plpython3u plpy.execute(\"SET app.x = 1\")").len(), 2);
+        assert!(custom("plpgsql begin new.i := t.j; end").is_empty());
+        assert!(World::body(Some("sql select set_config('a.' || $1, $2, false)")).naming.hides());
+    }
+
+    #[test]
+    fn functions_that_are_built_in_are_known() {
+        for (name, touches) in
+            [("upper", false), ("nextval", false), ("set_config", true), ("unheard_of", true)]
+        {
+            let mut world = World::default();
+            world.follow("SELECT * FROM v");
+            world.learn(&[row("2", "v", Some(name))]);
+            assert_eq!(world.follow("SELECT * FROM v").touches, touches, "{name}");
+        }
+    }
+
+    #[test]
+    fn there_is_an_end_to_it() {
+        let mut world = World::default();
+        for round in 0..ROUNDS_MAX {
+            world.follow("SELECT f0()");
+            assert!(world.quest.asks());
+            let to = format!("f{}", round + 1);
+            world.learn(&[row("4", &format!("f{round}"), Some(&to))]);
+        }
+        assert!(world.follow("SELECT f0()").touches && !world.quest.asks());
+        let mut world = World::default();
+        world.follow("SELECT * FROM t");
+        world.learn(&vec![row("2", "t", Some("upper")); ROWS_MAX]);
+        assert!(world.follow("SELECT * FROM t").touches, "there may have been more");
+        let many = (0..600).map(|i| format!("f{i}(")).collect::<String>();
+        assert!(World::default().follow(&many).touches);
+    }
+
+    #[test]
+    fn who_gets_no_answer_believes_nothing() {
+        let mut world = World::default();
+        world.follow("SELECT * FROM t");
+        world.quest.give_up(&world.hidden);
+        assert!(world.follow("SELECT * FROM t").touches && !world.quest.asks());
+    }
+
+    #[test]
+    fn rows_that_are_none_are_left_alone() {
+        let mut world = World::default();
+        world.follow("SELECT * FROM t");
+        let mut odd = row("1", "t", Some("f")).into_vec();
+        odd.truncate(9);
+        let rows = [odd.into(), Box::default(), row("s", "t", Some("f")), row("x", "", None)];
+        world.learn(&rows);
+        assert!(!world.follow("SELECT * FROM t").touches);
+        assert!(is_of(Some(b"1")) && !is_of(Some(b"s")) && !is_of(Some(b"")) && !is_of(None));
+    }
+
+    #[test]
+    fn the_question_quotes_names() {
+        let mut world = World::default();
+        world.follow("SELECT \"it's\"(\"Tab\")");
+        let mut query = Vec::new();
+        world.quest.ask(&mut query);
+        let query = String::from_utf8(query).expect("text");
+        assert!(
+            query.contains("'Tab'") && !query.contains("it's") && !query.contains('$'),
+            "{query}"
+        );
+        assert!(query.starts_with(";SELECT"), "it follows another");
+    }
+
+    #[test]
+    fn what_nobody_reads_may_name_anything() {
+        let names = Names::at_least(b"Insert INTO \"t\" (");
+        let found: Vec<_> = names.iter().collect();
+        assert!(found.contains(&(Kind::Relation, &b"t"[..])));
+        assert!(found.contains(&(Kind::Function, &b"insert"[..])));
+    }
+}

@@ -366,12 +366,12 @@ impl Trail {
             let depths = self.quest.follow(place, &learner.reading);
             learner.touches = depths.touches;
             self.hides_names |= depths.naming.hides();
-            custom.extend(depths.custom);
+            custom.extend(depths.custom.iter().cloned());
         }
         for reading in &self.others {
             let depths = self.quest.follow(place, reading);
             self.hides_names |= depths.naming.hides();
-            custom.extend(depths.custom);
+            custom.extend(depths.custom.iter().cloned());
         }
         for name in custom {
             self.hear(&name);
@@ -458,13 +458,13 @@ impl Trail {
         if self.asks_of_sequences() {
             crate::sequences::ask(out);
         }
-        if self.quest.asks() {
-            self.quest.ask(out);
-        }
         let known = |name: &&[u8]| self.custom.iter().any(|custom| **custom == **name);
         let state = self.state.iter().flat_map(|state| state.settings().map(|(name, _)| name));
         let set = state.filter(|name| name.contains(&b'.') && !known(name));
         crate::state::probe(self.custom.iter().map(|name| &**name).chain(set), out);
+        if self.quest.asks() {
+            self.quest.ask(out);
+        }
     }
 
     /// The answer to a probe: what the server, and the `client` it serves, are known to be like now.

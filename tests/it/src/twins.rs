@@ -37,6 +37,14 @@ CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS \
  $$ BEGIN PERFORM set_config('work_mem', '33MB', false); RETURN new; END $$;
 CREATE TABLE one.deed (i int); CREATE TABLE two.deed (i int);
 CREATE TRIGGER fires BEFORE INSERT ON two.deed FOR EACH ROW EXECUTE FUNCTION fires();
+CREATE FUNCTION be(name text) RETURNS void LANGUAGE plpgsql AS \
+ $$ BEGIN PERFORM set_config('app.who', name, false); END $$;
+CREATE FUNCTION who() RETURNS text LANGUAGE sql AS \
+ $$ SELECT coalesce(nullif(current_setting('app.who', true), ''), 'nobody') $$;
+CREATE FUNCTION seldom() RETURNS trigger LANGUAGE plpgsql AS \
+ $$ BEGIN IF new.i > 2 THEN PERFORM public.be('deed ' || new.i); END IF; \
+ IF new.i = 7 THEN SET work_mem = '34MB'; END IF; RETURN new; END $$;
+CREATE TRIGGER seldom BEFORE INSERT ON one.deed FOR EACH ROW EXECUTE FUNCTION seldom();
 GRANT ALL ON SCHEMA public, one, two TO PUBLIC;
 GRANT ALL ON ALL TABLES IN SCHEMA one, two TO PUBLIC;
 ";
@@ -533,6 +541,10 @@ fn function(life: &mut Life) -> Act {
         "SELECT fails_after('work_mem', '13MB')",
         "CALL commits('geqo_seed', '0.3')",
         "SELECT put('app.x', 'from a function', false)",
+        "SELECT be('ann')",
+        "SELECT public.be('bob'), public.who()",
+        "SELECT who()",
+        "SELECT public.who()",
         "SELECT makes_temporary()",
         "SELECT count(*) FROM made",
         "DROP TABLE made",
@@ -585,6 +597,8 @@ fn data(life: &mut Life) -> Act {
         "SELECT generate_series(1, 20)",
         "WITH a AS (INSERT INTO own VALUES (7, current_setting('application_name')) RETURNING t) SELECT t FROM a",
         "INSERT INTO deed VALUES (1)",
+        "INSERT INTO deed VALUES (3)",
+        "INSERT INTO one.deed VALUES (7)",
         "INSERT INTO deed VALUES (1) RETURNING current_setting('work_mem')",
     ]);
     life.say(sql)
