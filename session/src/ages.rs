@@ -17,6 +17,8 @@ pub enum Change {
     Nothing,
     /// What bears one of these names.
     Named(Box<[Box<[u8]>]>),
+    /// Anything may stand on what the text names.
+    Written,
     Anything,
 }
 
@@ -29,6 +31,10 @@ pub(crate) struct Ages {
     all: AtomicU32,
     /// How often something changed in whose name there is a word of this hash.
     words: [AtomicU32; BUCKETS],
+    /// The same of what is attached to things and of what functions are made of: a text that defines something changes
+    /// these of what it names, and of nothing else.
+    hidden: [AtomicU32; BUCKETS],
+    all_hidden: AtomicU32,
     /// The minute it is: what was changed elsewhere tells nobody here.
     epoch: AtomicU32,
 }
@@ -43,9 +49,9 @@ const UNDERWAY_MAX: usize = 64;
 
 impl Default for Ages {
     fn default() -> Self {
-        let words = std::array::from_fn(|_| AtomicU32::new(0));
         let zero = || AtomicU32::new(0);
-        Self { any: zero(), all: zero(), words, epoch: zero() }
+        let [words, hidden] = [(); 2].map(|()| std::array::from_fn(|_| zero()));
+        Self { any: zero(), all: zero(), words, hidden, all_hidden: zero(), epoch: zero() }
     }
 }
 
@@ -63,13 +69,13 @@ impl Ages {
         }
     }
 
-    /// As [`Self::of`], for what bears this name.
-    pub(crate) fn of_name(&self, name: &[u8]) -> u32 {
+    /// As [`Self::of`], for what stands behind this name.
+    pub(crate) fn of_hidden(&self, name: &[u8]) -> u32 {
         if self.any.load(Relaxed) == 0 {
             return 0;
         }
-        let count = |word| self.words[usize::from(hash(word)) % BUCKETS].load(Relaxed);
-        words(name).map(count).fold(self.all.load(Relaxed), u32::wrapping_add)
+        let count = |word| self.hidden[usize::from(hash(word)) % BUCKETS].load(Relaxed);
+        words(name).map(count).fold(self.all_hidden.load(Relaxed), u32::wrapping_add)
     }
 
     /// How often there was a change at all.
@@ -90,19 +96,30 @@ impl Ages {
         self.epoch.store(minute, Relaxed);
     }
 
-    fn note(&self, change: &Change) {
-        match change {
+    fn note(&self, reading: &Reading) {
+        let bump = |counts: &[AtomicU32; BUCKETS], hashes: &[u16]| {
+            for hash in hashes {
+                counts[usize::from(*hash) % BUCKETS].fetch_add(1, Relaxed);
+            }
+        };
+        match &reading.changes {
             Change::Nothing => return,
-            Change::Anything => {
+            Change::Anything | Change::Written => {
                 self.all.fetch_add(1, Relaxed);
             }
             Change::Named(names) => {
                 for name in names {
                     let Words::Hashes(hashes) = Words::of(name) else { continue };
-                    for hash in hashes {
-                        self.words[usize::from(hash) % BUCKETS].fetch_add(1, Relaxed);
-                    }
+                    bump(&self.words, &hashes);
                 }
+            }
+        }
+        match (&reading.changes, &reading.words) {
+            (Change::Named(_) | Change::Written, Words::Hashes(hashes)) if !hashes.is_empty() => {
+                bump(&self.hidden, hashes);
+            }
+            _ => {
+                self.all_hidden.fetch_add(1, Relaxed);
             }
         }
         self.any.fetch_add(1, Relaxed);
@@ -199,7 +216,7 @@ pub(crate) struct Underway {
 impl Drop for Underway {
     fn drop(&mut self) {
         for reading in &self.by {
-            self.ages.note(&reading.changes);
+            self.ages.note(reading);
         }
     }
 }
@@ -208,7 +225,7 @@ impl Outward<'_> {
     /// A text is about to be run that changes something.
     pub(crate) fn watch_change(&mut self, reading: &Arc<Reading>) {
         let ages = self.statements.ages();
-        ages.note(&reading.changes);
+        ages.note(reading);
         let new = || Underway { ages: Arc::clone(ages), by: Vec::new() };
         let by = &mut self.server.underway.get_or_insert_with(new).by;
         if by.len() < UNDERWAY_MAX {
@@ -231,12 +248,33 @@ mod tests {
         let many = Words::of((0..300).map(|i| format!("a{i} ")).collect::<String>().as_bytes());
         let now = || [&orders, &other, &many].map(|words| ages.of(words));
         assert_eq!(now(), [0, 0, 0]);
-        ages.note(&Change::Named([b"orders".to_vec().into()].into()));
+        let note = |change| ages.note(&Reading::default().changing(change));
+        note(Change::Named([b"orders".to_vec().into()].into()));
         assert_eq!(now(), [1, 0, 1]);
-        ages.note(&Change::Anything);
+        note(Change::Anything);
         assert_eq!(now(), [2, 1, 2]);
-        ages.note(&Change::Nothing);
+        note(Change::Nothing);
         assert_eq!(now(), [2, 1, 2]);
+    }
+
+    #[test]
+    fn what_is_hidden_behind_other_names_grows_no_older() {
+        let ages = Ages::default();
+        let now = || [&b"orders"[..], b"Two Words", b"other"].map(|name| ages.of_hidden(name));
+        let note = |changes, text: &[u8]| {
+            ages.note(&Reading { changes, words: Words::of(text), ..Reading::default() });
+        };
+        note(
+            Change::Written,
+            b"CREATE TRIGGER t BEFORE INSERT ON orders EXECUTE FUNCTION \"two words\"()",
+        );
+        assert_eq!(now(), [1, 2, 0]);
+        note(Change::Named(Box::default()), b"DROP TABLE orders");
+        assert_eq!(now(), [2, 2, 0]);
+        note(Change::Anything, b"SELECT f('create table x')");
+        assert_eq!(now(), [3, 3, 1]);
+        note(Change::Nothing, b"SELECT * FROM orders");
+        assert_eq!(now(), [3, 3, 1]);
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Place<'_> {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(self.pool);
         hasher.write_u32(self.ages.epoch());
-        hasher.write_u32(self.ages.of_name(name));
+        hasher.write_u32(self.ages.of_hidden(name));
         hasher.write_u8(kind as u8);
         hasher.write(name);
         hasher.finish()
@@ -187,6 +187,8 @@ struct Wanted {
     kind: Kind,
     name: Box<[u8]>,
     key: u64,
+    /// Something stands behind it, and is asked for next.
+    is_there: bool,
 }
 
 /// What is being found out of a server's database.
@@ -200,7 +202,7 @@ pub(crate) struct Quest {
 /// Names that are asked for at once.
 const WANTED_MAX: usize = 512;
 /// So often in a row; what is hidden deeper may do anything.
-const ROUNDS_MAX: u8 = 12;
+const ROUNDS_MAX: u8 = 24;
 /// So many names are followed from one text.
 const VISITED_MAX: usize = 4096;
 /// Bytes of a name.
@@ -278,13 +280,13 @@ impl Quest {
 
     fn want(&mut self, kind: Kind, name: &[u8], key: u64) {
         if self.wanted.iter().all(|wanted| wanted.key != key) {
-            self.wanted.push(Wanted { kind, name: name.into(), key });
+            self.wanted.push(Wanted { kind, name: name.into(), key, is_there: false });
         }
     }
 
     /// Begin to follow anew.
     pub(crate) fn clear(&mut self) {
-        self.wanted.clear();
+        self.wanted.retain(|wanted| wanted.is_there);
     }
 
     /// All that can be known is.
@@ -296,20 +298,26 @@ impl Quest {
         !self.wanted.is_empty()
     }
 
-    /// Append the query that asks for what is wanted. It has to be the last: it sets something for its transaction.
+    /// Append, behind another query, what asks for what is wanted. It has to be the last: it may set something for its
+    /// transaction.
     pub(crate) fn ask(&self, out: &mut Vec<u8>) {
-        for part in QUERY.split('$') {
-            match part {
-                "relations" => self.list(Kind::Relation, out),
-                "functions" => self.list(Kind::Function, out),
-                part => out.extend_from_slice(part.as_bytes()),
+        for (query, are_there) in [(FIRST, false), (SECOND, true)] {
+            if self.wanted.iter().any(|wanted| wanted.is_there == are_there) {
+                for part in query.split('$') {
+                    match part {
+                        "relations" => self.list(Kind::Relation, are_there, out),
+                        "functions" => self.list(Kind::Function, are_there, out),
+                        part => out.extend_from_slice(part.as_bytes()),
+                    }
+                }
             }
         }
     }
 
-    fn list(&self, kind: Kind, out: &mut Vec<u8>) {
+    fn list(&self, kind: Kind, are_there: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"ARRAY[");
-        for (count, wanted) in self.wanted.iter().filter(|wanted| wanted.kind == kind).enumerate() {
+        let of = |wanted: &&Wanted| wanted.kind == kind && wanted.is_there == are_there;
+        for (count, wanted) in self.wanted.iter().filter(of).enumerate() {
             if count > 0 {
                 out.push(b',');
             }
@@ -318,19 +326,25 @@ impl Quest {
         out.extend_from_slice(b"]::pg_catalog.name[]");
     }
 
-    /// The answer. What was wanted is known.
+    /// The answer. What was asked for is known; or that something stands behind it.
     pub(crate) fn learn(&mut self, hidden: &Hidden, rows: &[Box<[u8]>]) {
         self.rounds += 1;
         let rows: Vec<Row> = rows.iter().filter_map(|row| Row::read(row)).collect();
         let whole = rows.len() < ROWS_MAX;
-        for Wanted { kind, name, key } in self.wanted.drain(..) {
+        self.wanted.retain_mut(|wanted| {
             // PostgreSQL cuts names there.
-            let name = name.get(..NAME_MAX).unwrap_or(&name);
-            let its = rows.iter().filter(|row| row.of == kind && row.name == name);
+            let name = wanted.name.get(..NAME_MAX).unwrap_or(&wanted.name);
+            let mut its = rows.iter().filter(|row| row.of == wanted.kind && row.name == name);
+            if !wanted.is_there && its.any(|row| matches!(row.says, Says::More)) {
+                wanted.is_there = true;
+                return true;
+            }
+            let its = its.filter(|row| !matches!(row.says, Says::More));
             let mut fact = fact(its);
             fact.touches |= !whole;
-            hidden.put(key, fact);
-        }
+            hidden.put(wanted.key, fact);
+            false
+        });
     }
 
     /// There is no answer: what was wanted may do anything.
@@ -349,6 +363,8 @@ struct Row {
 }
 
 enum Says {
+    /// There is more to be asked.
+    More,
     /// It leads to this.
     To(Kind, Vec<u8>),
     /// It calls this, which PostgreSQL has built in.
@@ -367,11 +383,15 @@ impl Row {
         let [kind, name, value] = columns(row)?;
         let kind = kind.filter(|kind| is_of(Some(kind)))?;
         let (name, value) = (unhex(name?)?, value.map(unhex));
-        let of = if matches!(kind, b"1" | b"2" | b"3") { Kind::Relation } else { Kind::Function };
+        let of = match kind {
+            b"1" | b"2" | b"3" | b"7" => Kind::Relation,
+            _ => Kind::Function,
+        };
         let says = match (kind, value) {
             (b"1" | b"4", Some(value)) => Says::To(Kind::Function, value?),
             (b"2" | b"5", Some(value)) => Says::Builtin(value?),
             (b"3", Some(value)) => Says::To(Kind::Relation, value?),
+            (b"7" | b"8", _) => Says::More,
             (_, value) => Says::Body(value.flatten()),
         };
         Some(Self { of, name, says })
@@ -383,6 +403,7 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
     let (mut touches, mut naming) = (false, Naming::empty());
     for row in rows {
         match &row.says {
+            Says::More => {}
             Says::To(kind, name) => {
                 leads.insert((*kind, name.clone()));
             }
@@ -426,12 +447,24 @@ fn code(body: &[u8]) -> Option<sql::Code> {
     }
 }
 
+/// Behind which names there is anything at all: of tables (7), of functions (8).
+const FIRST: &str = concat!(
+    ";SELECT '7'::pg_catalog.text,pg_catalog.encode(pg_catalog.convert_to(c.relname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex'),''::pg_catalog.text ",
+    "FROM pg_catalog.pg_class AS c WHERE c.relname OPERATOR(pg_catalog.=) ANY ($relations$) ",
+    "AND (c.relhasrules OR c.relhastriggers OR c.relhassubclass OR c.relispartition OR c.relrowsecurity OR c.relchecks OPERATOR(pg_catalog.>) 0 ",
+    "OR EXISTS (SELECT FROM pg_catalog.pg_attribute AS a WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid AND a.attnum OPERATOR(pg_catalog.>) 0 ",
+    "AND (a.atthasdef OR a.attinhcount OPERATOR(pg_catalog.>) 0 OR a.atttypid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid)) ",
+    "OR EXISTS (SELECT FROM pg_catalog.pg_index AS i WHERE i.indrelid OPERATOR(pg_catalog.=) c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))) ",
+    "UNION ALL SELECT '8',pg_catalog.encode(pg_catalog.convert_to(p.proname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex'),'' ",
+    "FROM pg_catalog.pg_proc AS p WHERE p.proname OPERATOR(pg_catalog.=) ANY ($functions$) AND p.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid LIMIT 1000"
+);
+
 /// What stands behind names: of tables, the functions (1; built in: 2) of their triggers and of all expressions that are kept
 /// as trees, views among them, and the tables (3) that are looked into or cascaded to; of functions, those that they run
 /// by themselves (4; built in: 5), and their bodies (6).
 ///
 /// It takes no lock: what would show an expression as text does. And nothing in it is found by a search_path.
-const QUERY: &str = concat!(
+const SECOND: &str = concat!(
     // Its costs are guessed too high where there are many tables, and compiling it would take seconds.
     ";SELECT '0'::pg_catalog.text,''::pg_catalog.text,pg_catalog.set_config(name,'off',true) FROM pg_catalog.pg_settings ",
     "WHERE name OPERATOR(pg_catalog.=) 'jit' AND setting OPERATOR(pg_catalog.=) 'on';",
@@ -461,7 +494,9 @@ const QUERY: &str = concat!(
     // Tables that are reached, and from where.
     "r AS (SELECT t.n,(m.m)[1]::pg_catalog.oid AS o FROM t,LATERAL pg_catalog.regexp_matches(t.x,':relid ([0-9]+)','g') AS m(m) WHERE t.k OPERATOR(pg_catalog.=) 1 ",
     "UNION SELECT c.n,g.tgconstrrelid FROM c,pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) c.o ",
-    "UNION SELECT c.n,h.inhrelid FROM c,pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) c.o) ",
+    "UNION SELECT c.n,h.inhrelid FROM c,pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) c.o ",
+    // What is done to the parent later is done to the child, which is not named then.
+    "UNION SELECT c.n,h.inhparent FROM c,pg_catalog.pg_inherits AS h WHERE h.inhrelid OPERATOR(pg_catalog.=) c.o) ",
     "SELECT DISTINCT (CASE WHEN q.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid THEN f.k ELSE f.k OPERATOR(pg_catalog.+) 1 END)::pg_catalog.text,f.n,",
     "pg_catalog.encode(pg_catalog.convert_to(q.proname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') ",
     "FROM f,pg_catalog.pg_proc AS q WHERE q.oid OPERATOR(pg_catalog.=) f.o ",
@@ -510,8 +545,22 @@ mod tests {
             self.quest.wanted.iter().any(is_it)
         }
 
+        /// First which of these names are there, then what stands behind them.
         fn learn(&mut self, rows: &[Box<[u8]>]) {
-            self.quest.learn(&self.hidden, rows);
+            let more = |wanted: &Wanted| {
+                let kind = if wanted.kind == Kind::Relation { "7" } else { "8" };
+                row(kind, str::from_utf8(&wanted.name).expect("a name"), Some(""))
+            };
+            let read: Vec<Row> = rows.iter().filter_map(|row| Row::read(row)).collect();
+            let is_there = |wanted: &&Wanted| {
+                read.iter().any(|row| row.of == wanted.kind && row.name == *wanted.name)
+            };
+            let there: Vec<_> = self.quest.wanted.iter().filter(is_there).map(more).collect();
+            self.quest.learn(&self.hidden, &there);
+            assert_eq!(self.quest.wanted.len(), there.len());
+            if self.quest.asks() {
+                self.quest.learn(&self.hidden, rows);
+            }
         }
 
         /// What comes of a call of `f`, which has this body.
@@ -590,7 +639,7 @@ mod tests {
     #[test]
     fn there_is_an_end_to_it() {
         let mut world = World::default();
-        for round in 0..ROUNDS_MAX {
+        for round in 0..ROUNDS_MAX / 2 {
             world.follow("SELECT f0()");
             assert!(world.quest.asks());
             let to = format!("f{}", round + 1);

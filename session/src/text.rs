@@ -59,7 +59,7 @@ pub fn read(text: &[u8]) -> Reading {
     marks = marks.and(of_all(&reading, text, marks));
     let custom = if names_custom { dotted_names(text) } else { Box::default() };
     let mut known = Reading::new(marks, custom).showing(shows);
-    known.names = if reading.touch() != Touch::Inert {
+    known.names = if reading.statements.iter().any(may_run_more) {
         Names::in_text(text)
     } else if reading.acts().any(|act| *act == Act::Function("set_config")) {
         Names::in_text(text).without_names()
@@ -120,6 +120,16 @@ fn marks_of(statement: &sql::Statement) -> Marks {
     ];
     let marks = may.into_iter().filter_map(|(does, marks)| does.then_some(marks));
     marks.fold(sequences(statement), Marks::and)
+}
+
+/// Whether a statement may run what stands in no text. What defines something calls what it names, or nothing.
+fn may_run_more(statement: &sql::Statement) -> bool {
+    let defines = |act: &Act| matches!(act, Act::Define | Act::Drop(_) | Act::CreateTemporary(_));
+    match statement.touch {
+        Touch::Inert => false,
+        Touch::Ordinary => !statement.acts.iter().any(defines),
+        Touch::Unknown => true,
+    }
 }
 
 /// Whether a statement may bring settings into being that have a dot in their names.
@@ -195,9 +205,13 @@ fn changes(reading: &sql::Reading, text: &[u8]) -> Change {
         return Change::Anything;
     }
     let mut names: Vec<Box<[u8]>> = Vec::new();
+    // A domain changes tables that nobody names, and a name can be spelled so that no word of it is there.
+    let is_plain = !mentions(text, b"domain") && find(text, b"u&\"").is_none();
+    let anything = if is_plain { Change::Written } else { Change::Anything };
     for act in reading.acts() {
         let changed = match act {
-            Act::Define | Act::Transaction(Transaction::CommitPrepared(_)) => &[],
+            Act::Transaction(Transaction::CommitPrepared(_)) => return Change::Anything,
+            Act::Define => &[],
             Act::CreateTemporary(made) => std::slice::from_ref(&made.object),
             // What is dropped along with it has other names.
             Act::Drop(objects) if !mentions(text, b"cascade") => &objects[..],
@@ -205,7 +219,7 @@ fn changes(reading: &sql::Reading, text: &[u8]) -> Change {
             _ => continue,
         };
         if changed.is_empty() || !changed.iter().all(|object| is_found(&object.name)) {
-            return Change::Anything;
+            return anything;
         }
         names.extend(changed.iter().map(|object| object.name.as_bytes().into()));
     }
@@ -421,11 +435,20 @@ mod tests {
             "create table t (i int)",
             "alter table t add column j int",
             "drop table t cascade",
-            "do $$ begin create table t(); end $$",
             "create type t as enum ('a')",
+            "select 1 into t",
+            "create function f() returns int language sql as 'select 1'",
+        ] {
+            assert_eq!(changes(text), Change::Written, "{text}");
+        }
+        for text in [
+            "do $$ begin create table t(); end $$",
             "select f('drop table t')",
             "commit prepared 'x'",
-            "select 1 into t",
+            "create extension x",
+            "create domain d as int",
+            "alter domain d add check (value > 0)",
+            "create trigger a before insert on U&\"d!0061t\" uescape '!' execute function f()",
         ] {
             assert_eq!(changes(text), Change::Anything, "{text}");
         }

@@ -411,6 +411,60 @@ fn a06_what_happens_only_now_and_then_is_not_missed() {
     }
 }
 
+/// What is attached later is looked at then, whoever is named by the text that attaches it.
+#[test]
+fn a06_what_happens_only_now_and_then_may_come_later() {
+    howdah_only!("it leaks");
+    let fires = "CREATE OR REPLACE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$ BEGIN IF NEW.i = 7 THEN SET work_mem = '96MB'; END IF; RETURN NEW; END $$";
+    let trigger = "CREATE TRIGGER fires BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION fires()";
+    let rests =
+        "CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$";
+    let ways: [(&[&str], &[&str], &str); 6] = [
+        (&[], &[fires, trigger], "t"),
+        (&[rests, trigger], &[fires], "t"),
+        (
+            &[
+                "ALTER TABLE t RENAME TO gone",
+                "CREATE TABLE t (i int) PARTITION BY LIST (i)",
+                "CREATE TABLE one PARTITION OF t DEFAULT",
+            ],
+            &[fires, trigger],
+            "one",
+        ),
+        (&["CREATE VIEW seen AS SELECT * FROM t"], &[fires, trigger], "seen"),
+        (
+            &["CREATE DOMAIN seldom AS int", "ALTER TABLE t ALTER i TYPE seldom"],
+            &[
+                "ALTER DOMAIN seldom ADD CHECK (VALUE <> 7 OR set_config('work_mem', '96MB', false) <> '')",
+            ],
+            "t",
+        ),
+        (
+            &[],
+            &[
+                fires,
+                "DO $$ BEGIN EXECUTE 'CREATE TRIGGER fires BEFORE INSERT ON ' || 't' || ' FOR EACH ROW EXECUTE FUNCTION fires()'; END $$",
+            ],
+            "t",
+        ),
+    ];
+    for (before, change, table) in ways {
+        let world = World::pool(1);
+        world.direct().run(
+            "CREATE TABLE t (i int); GRANT ALL ON SCHEMA public TO app; ALTER TABLE t OWNER TO app",
+        );
+        let (mut ann, mut bob) = two(&world);
+        before.iter().for_each(|sql| _ = ann.run(sql));
+        let usual = bob.value("SHOW work_mem");
+        let mut seldom = Believed { ann, bob, usual };
+        let insert = format!("INSERT INTO {table} VALUES (1)");
+        (0..4).for_each(|_| _ = seldom.ann.run(&insert));
+        change.iter().for_each(|sql| _ = seldom.ann.run(sql));
+        seldom.expect(&[&insert], "", &[&insert.replace('1', "7")]);
+    }
+}
+
 /// Other updates are believed to leave settings alone once they were seen to.
 #[test]
 fn a_setting_that_is_updated_is_its_clients_each_time() {
