@@ -587,7 +587,7 @@ pub(crate) fn assign_all(
 }
 
 /// A literal that means the same whatever the client's encoding and string syntax are.
-pub(crate) fn literal(text: &[u8], out: &mut Vec<u8>) {
+fn literal(text: &[u8], out: &mut Vec<u8>) {
     let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\');
     if text.iter().all(plain) {
         out.push(b'\'');
@@ -644,7 +644,7 @@ pub(crate) fn columns(row: &[u8]) -> Option<[Option<&[u8]>; 3]> {
     rest.is_empty().then_some(columns)
 }
 
-fn hex(text: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn hex(text: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for byte in text {
         out.push(DIGITS[usize::from(byte >> 4)]);
