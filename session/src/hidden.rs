@@ -376,6 +376,8 @@ enum Says {
     Builtin(Vec<u8>),
     /// Its language and its body; `None`: that is too long.
     Body(Option<Vec<u8>>),
+    /// A tree in which something is set.
+    Tree(Vec<u8>),
 }
 
 /// Whether a row of an answer is of this one.
@@ -389,7 +391,7 @@ impl Row {
         let kind = kind.filter(|kind| is_of(Some(kind)))?;
         let (name, value) = (unhex(name?)?, value.map(unhex));
         let of = match kind {
-            b"1" | b"2" | b"3" | b"7" => Kind::Relation,
+            b"1" | b"2" | b"3" | b"7" | b"9" => Kind::Relation,
             _ => Kind::Function,
         };
         let says = match (kind, value) {
@@ -397,6 +399,7 @@ impl Row {
             (b"2" | b"5", Some(value)) => Says::Builtin(value?),
             (b"3", Some(value)) => Says::To(Kind::Relation, value?),
             (b"7" | b"8", _) => Says::More,
+            (b"9", Some(value)) => Says::Tree(value?),
             (_, value) => Says::Body(value.flatten()),
         };
         Some(Self { of, name, says })
@@ -415,6 +418,7 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
             Says::Builtin(name) => {
                 touches |= str::from_utf8(name).map_or(true, sql::leaves_something);
             }
+            Says::Tree(tree) => custom.extend(dotted_names(&constants(tree))),
             Says::Body(body) => {
                 let body = body.as_deref().unwrap_or_default();
                 let Some(code) = code(body) else {
@@ -434,6 +438,26 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
     let names = Names::of(leads.iter().map(|(kind, name)| (*kind, &name[..])));
     let leads_to = Names { naming, ..names };
     Fact { custom: custom.into(), touches, leads_to }
+}
+
+/// The values of a tree's constants, which stand there as bytes: `:constvalue 9 [ 36 0 0 0 97 46 98 … ]`.
+fn constants(tree: &[u8]) -> Vec<u8> {
+    let (mut values, mut within) = (Vec::new(), false);
+    for word in tree.split(|byte| *byte == b' ') {
+        match word {
+            b"[" => within = true,
+            // Where one ends, no name goes on.
+            _ if !within || word == b"]" => {
+                within = false;
+                values.push(b' ');
+            }
+            // Signed, as C takes them.
+            number => values.extend(
+                str::from_utf8(number).ok().and_then(|n| n.parse::<i16>().ok()).map(|n| n as u8),
+            ),
+        }
+    }
+    values
 }
 
 /// `None`: it cannot be read.
@@ -465,7 +489,7 @@ const FIRST: &str = concat!(
 );
 
 /// What stands behind names: of tables, the functions (1; built in: 2) of their triggers and of all expressions that are kept
-/// as trees, views among them, and the tables (3) that are looked into or cascaded to; of functions, those that they run
+/// as trees, views among them, those trees in which set_config stands (9), and the tables (3) that are looked into or cascaded to; of functions, those that they run
 /// by themselves (4; built in: 5), and their bodies (6).
 ///
 /// It takes no lock: what would show an expression as text does. And nothing in it is found by a search_path.
@@ -509,7 +533,10 @@ const SECOND: &str = concat!(
     "FROM r,pg_catalog.pg_class AS q WHERE q.oid OPERATOR(pg_catalog.=) r.o ",
     "UNION ALL SELECT '6',p.n,CASE WHEN pg_catalog.length(p.s) OPERATOR(pg_catalog.<=) 32768 THEN ",
     "pg_catalog.encode(pg_catalog.convert_to(pg_catalog.concat(l.lanname,' ',p.s),pg_catalog.getdatabaseencoding()),'hex') END ",
-    "FROM p,pg_catalog.pg_language AS l WHERE l.oid OPERATOR(pg_catalog.=) p.l LIMIT 1000"
+    "FROM p,pg_catalog.pg_language AS l WHERE l.oid OPERATOR(pg_catalog.=) p.l ",
+    "UNION ALL SELECT '9',t.n,pg_catalog.encode(pg_catalog.convert_to(t.x,pg_catalog.getdatabaseencoding()),'hex') FROM t ",
+    "WHERE t.k OPERATOR(pg_catalog.=) 1 AND pg_catalog.strpos(t.x,':funcid 2078 ') OPERATOR(pg_catalog.>) 0 ",
+    "AND pg_catalog.length(t.x) OPERATOR(pg_catalog.<=) 262144 LIMIT 1000"
 );
 
 #[cfg(test)]
@@ -639,6 +666,18 @@ mod tests {
             world.learn(&[row("2", "v", Some(name))]);
             assert_eq!(world.follow("SELECT * FROM v").touches, touches, "{name}");
         }
+    }
+
+    #[test]
+    fn trees_hold_names() {
+        let tree = "{FUNCEXPR :funcid 2078 :args ({CONST :constlen -1 :constvalue 9 [ 36 0 0 0 97 46 98 46 99 ]} \
+                    {CONST :constvalue 5 [ 20 0 0 0 -61 ]} {CONST :constvalue 1 [ 46 46 nonsense 999 ] :x y.z})}";
+        assert_eq!(dotted_names(&constants(tree.as_bytes())), [b"a.b.c".to_vec().into()].into());
+        let mut world = World::default();
+        world.follow("SELECT * FROM v");
+        world.learn(&[row("2", "v", Some("set_config")), row("9", "v", Some(tree))]);
+        let depths = world.follow("SELECT * FROM v");
+        assert!(depths.touches && depths.custom.len() == 1);
     }
 
     #[test]

@@ -546,6 +546,36 @@ fn a09_custom_settings_that_only_a_function_names_are_their_clients() {
     }
 }
 
+/// Expressions are kept as trees, in which no text stands.
+#[test]
+fn a09_custom_settings_that_only_an_expression_names_are_their_clients() {
+    howdah_only!("it leaks");
+    let ways = [
+        ("CREATE VIEW v AS SELECT set_config('app.tenant', 'ann', false)", "SELECT * FROM v"),
+        (
+            "CREATE TABLE v (a text DEFAULT set_config('app.tenant', 'ann', false), i int)",
+            "INSERT INTO v (i) VALUES (1)",
+        ),
+        (
+            "CREATE TABLE v (i int CHECK (set_config('app.tenant', 'ann', false) <> ''))",
+            "INSERT INTO v VALUES (1)",
+        ),
+    ];
+    for (made, way) in ways {
+        let world = World::pool(1);
+        world.direct().run(&format!(
+            "{made}; GRANT ALL ON v TO app; CREATE FUNCTION tenant() RETURNS text LANGUAGE sql AS \
+             $$ SELECT coalesce(current_setting('app' || '.tenant', true), '') $$"
+        ));
+        let (mut ann, mut bob) = two(&world);
+        for _ in 0..3 {
+            ann.run(way);
+            assert_eq!(bob.value("SELECT tenant()"), "", "{way}");
+            assert_eq!(ann.value("SELECT tenant()"), "ann", "{way}");
+        }
+    }
+}
+
 /// Nobody can ask for what has no known name: its client keeps its server, and what is there is reset behind it.
 #[test]
 fn a09_custom_settings_that_nobody_names_stay_with_their_server() {
