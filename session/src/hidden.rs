@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sql::Naming;
+use sql::{Naming, Unseen};
 
 use crate::ages::{Ages, first_words};
 use crate::halves::Halves;
@@ -103,6 +103,7 @@ struct Fact {
     custom: Box<[Box<[u8]>]>,
     /// It may change something that outlives the transaction.
     touches: bool,
+    unseen: Unseen,
     leads_to: Names,
 }
 
@@ -218,6 +219,8 @@ pub(crate) struct Depths {
     pub(crate) touches: bool,
     /// How it comes by the names of what it sets, beyond these.
     pub(crate) naming: Naming,
+    /// What it may do that nobody can ask for afterwards.
+    pub(crate) unseen: Unseen,
     pub(crate) custom: Vec<Box<[u8]>>,
 }
 
@@ -237,6 +240,11 @@ impl Quest {
         })
     }
 
+    /// What is known of a text's names by now; `None`: not all.
+    pub(crate) fn recall(place: Place<'_>, reading: &Reading) -> Option<Arc<Depths>> {
+        place.hidden.known().depths.find(&place.key_of_all(&reading.names))
+    }
+
     fn descend(&mut self, place: Place<'_>, reading: &Reading) -> Depths {
         let Names { more, naming, .. } = reading.names;
         let mut depths = Depths { touches: more, naming, ..Depths::default() };
@@ -246,6 +254,7 @@ impl Quest {
         while let Some(fact) = facts.pop() {
             depths.touches |= fact.touches || fact.leads_to.more;
             depths.naming |= fact.leads_to.naming;
+            depths.unseen |= fact.unseen;
             depths.custom.extend(fact.custom.iter().cloned());
             self.visit(place, &fact.leads_to, &mut visited, &mut facts, &mut depths);
         }
@@ -408,7 +417,7 @@ impl Row {
 
 fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
     let (mut custom, mut leads) = (Vec::new(), HashSet::new());
-    let (mut touches, mut naming) = (false, Naming::empty());
+    let (mut touches, mut naming, mut unseen) = (false, Naming::empty(), Unseen::empty());
     for row in rows {
         match &row.says {
             Says::More => {}
@@ -417,6 +426,7 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
             }
             Says::Builtin(name) => {
                 touches |= str::from_utf8(name).map_or(true, sql::leaves_something);
+                unseen |= str::from_utf8(name).map_or(Unseen::empty(), sql::unseen);
             }
             Says::Tree(tree) => custom.extend(dotted_names(&constants(tree))),
             Says::Body(body) => {
@@ -427,6 +437,7 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
                     continue;
                 };
                 (touches, naming) = (touches | code.touches, naming | code.naming);
+                unseen |= code.unseen;
                 custom.extend(dotted_names(code.said.as_bytes()));
                 let calls = code.calls.into_iter().map(|name| (Kind::Function, name.into_bytes()));
                 leads.extend(calls);
@@ -437,7 +448,7 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
     }
     let names = Names::of(leads.iter().map(|(kind, name)| (*kind, &name[..])));
     let leads_to = Names { naming, ..names };
-    Fact { custom: custom.into(), touches, leads_to }
+    Fact { custom: custom.into(), touches, unseen, leads_to }
 }
 
 /// The values of a tree's constants, which stand there as bytes: `:constvalue 9 [ 36 0 0 0 97 46 98 … ]`.

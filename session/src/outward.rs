@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use sql::Unseen;
 use wire::tag::client as tag;
 use wire::{BindNames, Namespace, Parse, Piece, write};
 
@@ -10,6 +11,7 @@ use crate::ages::Change;
 use crate::beliefs::{Origin, Scene};
 use crate::client::ClientSide;
 use crate::flow::{Aside, Flow};
+use crate::hidden::Quest;
 use crate::ledger::{What, Whose, Wipe};
 use crate::pids::{self, Meant};
 use crate::reading::{Marks, Reading};
@@ -374,9 +376,10 @@ impl Outward<'_> {
             // It is not run.
             return;
         }
+        let marks = self.with_hidden(reading);
         let (trail, client) = (&mut self.server.trail, &mut *self.client);
         let (has, ledger) = (&mut client.remembers, &self.server.ledger);
-        if !trail.sequences.run((reading, scene), client.pid, has, &trail.habit, ledger) {
+        if !trail.sequences.run((reading, scene, marks), client.pid, has, &trail.habit, ledger) {
             return;
         }
         if has_seam {
@@ -395,6 +398,21 @@ impl Outward<'_> {
                 }
                 self.inject(what, |out| out.extend_from_slice(&message));
             }
+        }
+    }
+
+    /// What a text has to do with sequences, where it calls functions that may read what these gave.
+    fn with_hidden(&self, reading: &Reading) -> Marks {
+        let marks = reading.marks;
+        if !marks.has(Marks::ASK) || marks.has(Marks::SEQUENCE) || reading.names.is_empty() {
+            return marks;
+        }
+        let place = self.statements.place(self.server.trail.habit.number());
+        match Quest::recall(place, reading) {
+            None => marks.and(Marks::MAY_READ),
+            Some(depths) if !depths.unseen.contains(Unseen::READS) => marks,
+            Some(depths) if depths.unseen.contains(Unseen::GIVES) => marks.and(Marks::SEQUENCE),
+            Some(_) => marks.without(Marks::MAY_GIVE).and(Marks::SEQUENCE),
         }
     }
 

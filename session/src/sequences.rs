@@ -160,13 +160,12 @@ impl Sequences {
     /// first.
     pub(crate) fn run(
         &mut self,
-        (reading, scene): (&Arc<Reading>, Scene),
+        (reading, scene, marks): (&Arc<Reading>, Scene, Marks),
         client: u32,
         has: &mut bool,
         habit: &Habit,
         ledger: &Ledger,
     ) -> bool {
-        let marks = reading.marks;
         if marks.has(Marks::FORGETS) {
             // In a failed transaction, it is not done.
             self.forgets = Some(Forgets::All);
@@ -320,7 +319,7 @@ mod tests {
                 let reading = Arc::new(Reading::new(*marks, Box::default()));
                 let has = &mut self.have[client as usize];
                 let discards = self.sequences.run(
-                    (&reading, Scene::default()),
+                    (&reading, Scene::default(), reading.marks),
                     client,
                     has,
                     &self.habit,

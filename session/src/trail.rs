@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sql::Unseen;
+
 use crate::beliefs::{Locally, Scene, Trace};
 use crate::hidden::Quest;
 use crate::made::{Deed, Made, Workshop, ground};
@@ -362,20 +364,22 @@ impl Trail {
     pub fn explore(&mut self, statements: &Statements) {
         self.quest.clear();
         let place = statements.place(self.habit.number());
-        let mut custom = Vec::new();
+        let mut all = Vec::new();
         for learner in &mut self.learners {
             let depths = self.quest.follow(place, &learner.reading);
             learner.touches = depths.touches;
-            self.hides_names |= depths.naming.hides();
-            custom.extend(depths.custom.iter().cloned());
+            all.push(depths);
         }
         for reading in &self.others {
-            let depths = self.quest.follow(place, reading);
-            self.hides_names |= depths.naming.hides();
-            custom.extend(depths.custom.iter().cloned());
+            all.push(self.quest.follow(place, reading));
         }
-        for name in custom {
-            self.hear(&name);
+        for depths in all {
+            self.hides_names |= depths.naming.hides();
+            let marks = [(Unseen::SEEDS, Marks::SEED), (Unseen::KEEPS, Marks::LOAD)];
+            for (_, mark) in marks.iter().filter(|(unseen, _)| depths.unseen.contains(*unseen)) {
+                self.marks = self.marks.and(*mark);
+            }
+            depths.custom.iter().for_each(|name| self.hear(name));
         }
     }
 

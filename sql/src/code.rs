@@ -25,6 +25,8 @@ pub struct Code {
     pub touches: bool,
     /// How it comes by the names of what it sets.
     pub naming: Naming,
+    /// What nobody can ask a session for afterwards.
+    pub unseen: Unseen,
 }
 
 bitflags::bitflags! {
@@ -38,6 +40,34 @@ bitflags::bitflags! {
         /// It sets something by a name that it puts together.
         const SETS_JOINED = 1 << 2;
     }
+}
+
+bitflags::bitflags! {
+    /// What code may do that nobody can ask a session for afterwards.
+    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+    pub struct Unseen: u8 {
+        /// It makes a sequence give something.
+        const GIVES = 1;
+        /// It asks for what one gave: currval(), lastval().
+        const READS = 1 << 1;
+        /// It seeds random().
+        const SEEDS = 1 << 2;
+        /// It leaves something in the server's process: a connection, a library.
+        const KEEPS = 1 << 3;
+    }
+}
+
+/// The same of calling a function that PostgreSQL has built in.
+#[must_use]
+pub fn unseen(builtin: &str) -> Unseen {
+    let Some(known) = catalog::builtin(builtin) else { return Unseen::empty() };
+    let all = [
+        (known.makes.contains(States::SEQUENCES), Unseen::GIVES),
+        (known.reads.contains(States::SEQUENCES), Unseen::READS),
+        (known.makes.contains(States::SEED), Unseen::SEEDS),
+        (known.makes.contains(States::BACKEND), Unseen::KEEPS),
+    ];
+    all.into_iter().filter_map(|(does, unseen)| does.then_some(unseen)).collect()
 }
 
 impl Naming {
@@ -115,13 +145,13 @@ impl Code {
             | Token::Discard
             | Token::Listen
             | Token::Unlisten
-            | Token::Load
             | Token::Prepare
             | Token::Deallocate
             | Token::Create
             | Token::Temp
             | Token::Temporary
             | Token::Hold => self.touches = true,
+            Token::Load => (self.touches, self.unseen) = (true, self.unseen | Unseen::KEEPS),
             Token::Do => {
                 let harmless = [Token::Update, Token::Nothing, Token::Also, Token::Instead];
                 self.touches |= !next.is_some_and(|next| harmless.contains(&next.token));
@@ -138,6 +168,11 @@ impl Code {
             self.call(&name, words, at + 1, reach);
         }
         self.names.insert(name);
+    }
+
+    /// Whether what is opened is closed again.
+    fn closes(words: &[Word<'_>]) -> bool {
+        words.iter().any(|word| word.text.eq_ignore_ascii_case("dblink_disconnect"))
     }
 
     fn take_string(&mut self, words: &[Word<'_>], at: usize, reach: Reach) {
@@ -168,6 +203,7 @@ impl Code {
         self.calls.extend(inner.calls);
         self.said.push_str(&inner.said);
         self.naming |= inner.naming;
+        self.unseen |= inner.unseen;
     }
 
     /// Behind a SET.
@@ -188,12 +224,16 @@ impl Code {
     fn call(&mut self, name: &str, words: &[Word<'_>], open: usize, reach: Reach) {
         match catalog::builtin(name) {
             None => {
-                self.touches |= catalog::keeps(name);
+                let leaves =
+                    catalog::keeps(name) && !(name.starts_with("dblink_") && Self::closes(words));
+                self.unseen.set(Unseen::KEEPS, leaves || self.unseen.contains(Unseen::KEEPS));
+                self.touches |= leaves;
                 self.calls.insert(name.to_owned());
             }
             Some(_) if name == "set_config" && is_brief(&words[open..]) => {}
             Some(_) => {
                 self.touches |= leaves_something(name);
+                self.unseen |= unseen(name);
                 if name == "set_config" {
                     self.naming |= naming(&words[open..], reach);
                 }
@@ -408,6 +448,24 @@ mod tests {
         assert!(
             code("DO $$ BEGIN EXECUTE 'SET ' || 'app' || '.tenant = 1'; END $$").naming.hides()
         );
+    }
+
+    #[test]
+    fn what_nobody_can_ask_for() {
+        for (body, unseen) in [
+            ("SELECT lastval()", Unseen::READS),
+            ("BEGIN PERFORM nextval('s'); RETURN currval('s'); END", Unseen::GIVES | Unseen::READS),
+            ("BEGIN EXECUTE 'SELECT setseed(0.5)'; END", Unseen::SEEDS),
+            ("BEGIN LOAD 'x'; END", Unseen::KEEPS),
+            ("SELECT dblink_connect('a', 'b')", Unseen::KEEPS),
+            (
+                "BEGIN PERFORM dblink_connect('a'); PERFORM DBLINK_disconnect('a'); END",
+                Unseen::empty(),
+            ),
+            ("SELECT random()", Unseen::empty()),
+        ] {
+            assert_eq!(Code::of_body(body).expect("code").unseen, unseen, "{body}");
+        }
     }
 
     #[test]

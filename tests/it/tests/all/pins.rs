@@ -307,3 +307,29 @@ fn an_extension_that_keeps_something_keeps_its_client() {
         assert!(next.query(look).error().is_some());
     }
 }
+
+/// What nobody can ask for afterwards, and no text shows.
+#[test]
+fn what_functions_leave_in_the_process_pins() {
+    howdah_only!("it leaks");
+    let world = World::pool(2);
+    world.direct().run(
+        "CREATE FUNCTION seeds() RETURNS void LANGUAGE sql AS 'SELECT setseed(0.5)'; \
+         CREATE FUNCTION loads() RETURNS void LANGUAGE plpgsql AS $$ BEGIN IF false THEN LOAD 'plpgsql'; END IF; END $$; \
+         CREATE FUNCTION rests() RETURNS float LANGUAGE sql AS 'SELECT random()'",
+    );
+    for (call, reasons) in [
+        ("SELECT seeds()", &["seed"][..]),
+        ("SELECT rests()", &[]),
+        ("DO $$ BEGIN PERFORM seeds(); END $$", &["seed"]),
+        ("SELECT loads()", &["load"]),
+    ] {
+        let mut ann = world.client();
+        ann.run(call);
+        // By then its server has said what there is.
+        ann.run("SELECT 1");
+        assert_eq!(pins(&world), reasons, "{call}");
+        ann.leave();
+        eventually("nobody is pinned", || pins(&world).is_empty());
+    }
+}

@@ -76,6 +76,34 @@ fn nobody_finds_what_another_was_given() {
 }
 
 /// A table that was seen to count nothing begins to, and another by its name does.
+/// What reads them stands in no text.
+#[test]
+fn functions_find_nothing_that_another_was_given() {
+    howdah_only!("it leaks");
+    let world = world(1);
+    world.direct().run(
+        "CREATE FUNCTION last() RETURNS bigint LANGUAGE sql AS 'SELECT lastval()'; \
+         CREATE FUNCTION again() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RETURN last(); END $$; \
+         CREATE FUNCTION next() RETURNS bigint LANGUAGE sql AS $$ SELECT nextval('s') $$; \
+         CREATE FUNCTION other() RETURNS int LANGUAGE sql AS 'SELECT 7'",
+    );
+    let [mut ann, mut bob] = [(); 2].map(|()| world.client());
+    for read in ["SELECT last()", "SELECT again()"] {
+        for give in ["INSERT INTO t (i) VALUES (1)", "SELECT next()", "SELECT nextval('s')"] {
+            ann.run(give);
+            assert_eq!(code(&mut bob, read), GONE, "{give}, {read}");
+            ann.run(give);
+            let asked = [extended(read, &[]), sync()].concat();
+            assert_eq!(bob.ask(&asked).code(), GONE, "{give}, {read}");
+            assert_eq!(bob.value("SELECT other()"), "7");
+        }
+    }
+    // Who reads so later is known by then, and keeps its server for it.
+    let own = ann.value("SELECT next()");
+    assert_eq!(ann.value("SELECT again()"), own);
+    assert_eq!(pins(&world), ["sequence"]);
+}
+
 #[test]
 fn what_was_seen_of_a_table_is_not_believed_of_another() {
     howdah_only!("it leaks");
