@@ -17,7 +17,7 @@ use sql::{Naming, Unseen};
 use crate::ages::{Ages, first_words};
 use crate::halves::Halves;
 use crate::reading::Reading;
-use crate::state::{columns, hex, unhex};
+use crate::state::{CUSTOM_MAX, columns, hex, unhex};
 use crate::text::dotted_names;
 
 /// As what a name is looked for.
@@ -257,6 +257,12 @@ impl Quest {
             depths.unseen |= fact.unseen;
             depths.custom.extend(fact.custom.iter().cloned());
             self.visit(place, &fact.leads_to, &mut visited, &mut facts, &mut depths);
+        }
+        depths.custom.sort_unstable();
+        depths.custom.dedup();
+        if depths.custom.len() > CUSTOM_MAX {
+            depths.custom.truncate(CUSTOM_MAX);
+            depths.naming |= Naming::SETS_JOINED;
         }
         depths
     }
