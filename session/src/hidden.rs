@@ -8,7 +8,7 @@
 //! All of it errs on one side. A name is looked for in all schemas, and as whatever it could be; code is read word by
 //! word, and what cannot be read may do anything. Only what is written in C is believed, as far as it was seen.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -72,7 +72,8 @@ impl Names {
 
     /// The same where nobody reads it: any word could be one.
     pub(crate) fn at_least(text: &[u8]) -> Self {
-        let words: HashSet<Vec<u8>> =
+        // In one order, so that equal texts have equal names.
+        let words: BTreeSet<Vec<u8>> =
             first_words(text, NAMES_MAX / 2).map(<[u8]>::to_ascii_lowercase).collect();
         let both = [Kind::Function, Kind::Relation];
         Self::of(words.iter().flat_map(|word| both.map(|kind| (kind, &word[..]))))
@@ -230,10 +231,9 @@ impl Quest {
         let key = place.key_of_all(&reading.names);
         let known = place.hidden.known().depths.find(&key);
         known.unwrap_or_else(|| {
-            let wanted = self.wanted.len();
             let depths = Arc::new(self.descend(place, reading));
             // What is not known yet may be among what others want as well.
-            if wanted == 0 && self.wanted.is_empty() && self.rounds < ROUNDS_MAX {
+            if self.wanted.is_empty() && self.rounds < ROUNDS_MAX {
                 place.hidden.known().depths.keep(key, Arc::clone(&depths));
             }
             depths
@@ -422,7 +422,7 @@ impl Row {
 }
 
 fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
-    let (mut custom, mut leads) = (Vec::new(), HashSet::new());
+    let (mut custom, mut leads) = (Vec::new(), BTreeSet::new());
     let (mut touches, mut naming, mut unseen) = (false, Naming::empty(), Unseen::empty());
     for row in rows {
         match &row.says {
@@ -431,8 +431,9 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
                 leads.insert((*kind, name.clone()));
             }
             Says::Builtin(name) => {
-                touches |= str::from_utf8(name).map_or(true, sql::leaves_something);
-                unseen |= str::from_utf8(name).map_or(Unseen::empty(), sql::unseen);
+                let known = str::from_utf8(name).ok().and_then(sql::builtin);
+                touches |= known.is_none_or(|known| known.leaves_something());
+                unseen |= known.map_or(Unseen::empty(), |known| known.unseen());
             }
             Says::Tree(tree) => custom.extend(dotted_names(&constants(tree))),
             Says::Body(body) => {

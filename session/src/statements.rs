@@ -87,7 +87,6 @@ impl Statement {
         })
     }
 
-    /// Whether it is what a Parse of this is to be given.
     /// A number for its ground. Where nobody knows that, nobody else has it.
     pub(crate) fn ground_number(&self) -> u64 {
         match self.ground {
@@ -96,6 +95,7 @@ impl Statement {
         }
     }
 
+    /// Whether it is what a Parse of this is to be given.
     fn is(&self, query: &[u8], types: &[u8], ground: Ground, ages: &Ages) -> bool {
         self.ground == ground
             && *self.query == *query

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use pg_query::protobuf::{KeywordKind, ScanToken, Token};
 
-use crate::catalog;
+use crate::catalog::{self, Builtin};
 use crate::digest::range;
-use crate::reading::{Touch, may_be_read};
+use crate::reading::{Touch, tokens};
 use crate::states::States;
 
 /// What a piece of code names, and whether it may touch the session by itself.
@@ -40,9 +40,7 @@ bitflags::bitflags! {
         /// It sets something by a name that it puts together.
         const SETS_JOINED = 1 << 2;
     }
-}
 
-bitflags::bitflags! {
     /// What code may do that nobody can ask a session for afterwards.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct Unseen: u8 {
@@ -57,19 +55,6 @@ bitflags::bitflags! {
     }
 }
 
-/// The same of calling a function that PostgreSQL has built in.
-#[must_use]
-pub fn unseen(builtin: &str) -> Unseen {
-    let Some(known) = catalog::builtin(builtin) else { return Unseen::empty() };
-    let all = [
-        (known.makes.contains(States::SEQUENCES), Unseen::GIVES),
-        (known.reads.contains(States::SEQUENCES), Unseen::READS),
-        (known.makes.contains(States::SEED), Unseen::SEEDS),
-        (known.makes.contains(States::BACKEND), Unseen::KEEPS),
-    ];
-    all.into_iter().filter_map(|(does, unseen)| does.then_some(unseen)).collect()
-}
-
 impl Naming {
     /// Whether something may be set whose name stands nowhere.
     #[must_use]
@@ -78,13 +63,24 @@ impl Naming {
     }
 }
 
-/// Whether calling a function of this name that PostgreSQL has built in may leave something behind. What sequences give is
-/// another matter.
-#[must_use]
-pub fn leaves_something(builtin: &str) -> bool {
-    catalog::builtin(builtin).is_none_or(|known| {
-        known.touch != Touch::Inert || !known.makes.difference(States::SEQUENCES).is_empty()
-    })
+impl Builtin {
+    /// Whether calling it may leave something behind. What sequences give is another matter.
+    #[must_use]
+    pub fn leaves_something(&self) -> bool {
+        self.touch != Touch::Inert || !self.makes.difference(States::SEQUENCES).is_empty()
+    }
+
+    /// What calling it may do that nobody can ask a session for afterwards.
+    #[must_use]
+    pub fn unseen(&self) -> Unseen {
+        let all = [
+            (self.makes.contains(States::SEQUENCES), Unseen::GIVES),
+            (self.reads.contains(States::SEQUENCES), Unseen::READS),
+            (self.makes.contains(States::SEED), Unseen::SEEDS),
+            (self.makes.contains(States::BACKEND), Unseen::KEEPS),
+        ];
+        all.into_iter().filter_map(|(does, unseen)| does.then_some(unseen)).collect()
+    }
 }
 
 /// Which strings are read as code, and how deep.
@@ -112,15 +108,8 @@ impl Code {
     }
 
     fn within(text: &str, reach: Reach) -> Option<Self> {
-        // Where there is no token, the library takes a null pointer for the place of none.
-        if text.bytes().all(|byte| byte == b'\x0b' || byte.is_ascii_whitespace()) {
-            return Some(Self::default());
-        }
-        if !may_be_read(text) {
-            return None;
-        }
         let mut words = Vec::new();
-        for token in pg_query::scan_tokens(text).ok()? {
+        for token in tokens(text)? {
             let word = Word::of(text, &token)?;
             if !matches!(word.token, Token::SqlComment | Token::CComment) {
                 words.push(word);
@@ -231,9 +220,9 @@ impl Code {
                 self.calls.insert(name.to_owned());
             }
             Some(_) if name == "set_config" && is_brief(&words[open..]) => {}
-            Some(_) => {
-                self.touches |= leaves_something(name);
-                self.unseen |= unseen(name);
+            Some(known) => {
+                self.touches |= known.leaves_something();
+                self.unseen |= known.unseen();
                 if name == "set_config" {
                     self.naming |= naming(&words[open..], reach);
                 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use pg_query::protobuf::{ScanToken, Token};
 use pg_query::{FingerprintOptions, ParserOptions};
 
-use crate::reading::{STACK_BYTES, may_be_read};
+use crate::reading::{STACK_BYTES, may_be_read, tokens};
 
 /// What is left of a statement when its constants are taken out.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -35,12 +35,8 @@ impl Digest {
 /// Without constants and comments. The scanner sees them in every kind of statement.
 fn bare(statement: &str) -> Option<String> {
     let mut text = String::new();
-    // Where there is no token, the library takes a null pointer for the place of none.
-    if statement.bytes().all(|byte| byte == b'\x0b' || byte.is_ascii_whitespace()) {
-        return Some(text);
-    }
     let mut rest = 0;
-    for token in pg_query::scan_tokens(statement).ok()? {
+    for token in tokens(statement)? {
         let Some(instead) = instead(&token) else { continue };
         let Range { start, end } = range(&token)?;
         text.push_str(statement.get(rest..start)?);

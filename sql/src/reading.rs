@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pg_query::protobuf::RawStmt;
+use pg_query::protobuf::{RawStmt, ScanToken};
 use pg_query::{Error, ParserOptions};
 
 use crate::act::Act;
@@ -131,6 +131,15 @@ impl Reading {
 /// Whether the library takes `text`: it is not too long, and has no end of a string within.
 pub(crate) fn may_be_read(text: &str) -> bool {
     text.len() <= TEXT_BYTES_MAX && !text.contains('\0')
+}
+
+/// The words of a text, as the scanner parts them; `None` of what it refuses.
+pub(crate) fn tokens(text: &str) -> Option<Vec<ScanToken>> {
+    // Where there is no token, the library takes a null pointer for the place of none.
+    if text.bytes().all(|byte| byte == b'\x0b' || byte.is_ascii_whitespace()) {
+        return Some(Vec::new());
+    }
+    if may_be_read(text) { pg_query::scan_tokens(text).ok() } else { None }
 }
 
 fn parse(text: &[u8], conforming: bool) -> Result<Vec<Statement>, Unread> {

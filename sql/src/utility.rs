@@ -13,7 +13,7 @@ use crate::act::{
 };
 use crate::catalog;
 use crate::mentions::{Call, Mentions};
-use crate::reading::{Signal, Statement, Touch};
+use crate::reading::{Signal, Statement, Touch, tokens};
 use crate::states::States;
 
 /// `DECLARE … WITH HOLD`, as PostgreSQL's parser says it: CURSOR_OPT_HOLD.
@@ -326,8 +326,8 @@ fn prepare(stmt: &protobuf::PrepareStmt, text: &str, range: Range<usize>) -> Sta
 
 /// What follows the AS of PREPARE name (types) AS: the first one, since no type has such a word in it.
 fn after_as(text: &str, range: Range<usize>) -> Option<Range<usize>> {
-    let tokens = pg_query::scan_tokens(text.get(range.clone())?).ok()?;
-    let found = tokens.iter().find(|token| token.token == protobuf::Token::As as i32)?;
+    let words = tokens(text.get(range.clone())?)?;
+    let found = words.iter().find(|token| token.token == protobuf::Token::As as i32)?;
     let start = range.start + usize::try_from(found.end).ok()?;
     let blank = text.get(start..range.end)?;
     let start = start + blank.len() - blank.trim_start().len();
