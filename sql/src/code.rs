@@ -17,30 +17,22 @@ use crate::states::States;
 pub struct Code {
     /// What may be a table's name.
     pub names: BTreeSet<String>,
-    /// What may be the name of a function that PostgreSQL has not built in.
+    /// What may be the name of a function that PostgreSQL has not built in, and operators that it has not.
     pub calls: BTreeSet<String>,
     /// Its strings, and what it sets: names of settings may stand in these.
     pub said: String,
     /// It may change something that outlives the transaction, or runs what stands in no code.
     pub touches: bool,
-    /// How it comes by the names of what it sets.
-    pub naming: Naming,
+    /// It sets something for its transaction.
+    pub sets_locally: bool,
+    /// It may set something whose name does not stand in it: what it is told to, what it finds in a table, what it puts
+    /// together.
+    pub hides: bool,
     /// What nobody can ask a session for afterwards.
     pub unseen: Unseen,
 }
 
 bitflags::bitflags! {
-    /// How code comes by the names of settings, beyond those that stand in it.
-    #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-    pub struct Naming: u8 {
-        /// It sets what it is told to.
-        const TOLD = 1;
-        /// It puts names together, or something that looks like it.
-        const JOINED = 1 << 1;
-        /// It sets something by a name that it puts together.
-        const SETS_JOINED = 1 << 2;
-    }
-
     /// What code may do that nobody can ask a session for afterwards.
     #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
     pub struct Unseen: u8 {
@@ -52,14 +44,6 @@ bitflags::bitflags! {
         const SEEDS = 1 << 2;
         /// It leaves something in the server's process: a connection, a library.
         const KEEPS = 1 << 3;
-    }
-}
-
-impl Naming {
-    /// Whether something may be set whose name stands nowhere.
-    #[must_use]
-    pub fn hides(self) -> bool {
-        self.contains(Self::SETS_JOINED) || self.contains(Self::TOLD | Self::JOINED)
     }
 }
 
@@ -146,9 +130,13 @@ impl Code {
                 self.touches |= !next.is_some_and(|next| harmless.contains(&next.token));
             }
             Token::Set if !is_of_update(words, at) => {
-                let brief = [Token::Local, Token::Constraints, Token::Transaction];
-                self.touches |= !next.is_some_and(|next| brief.contains(&next.token));
+                let is = |tokens: &[Token]| next.is_some_and(|next| tokens.contains(&next.token));
+                self.sets_locally |= is(&[Token::Local, Token::Transaction]);
+                self.touches |= !is(&[Token::Local, Token::Constraints, Token::Transaction]);
                 self.say_setting(&words[at + 1..]);
+            }
+            Token::Op if !catalog::is_operator(word.text) => {
+                self.calls.insert(word.text.to_owned());
             }
             _ => {}
         }
@@ -168,16 +156,7 @@ impl Code {
         let text = inside(words[at].text);
         self.said.push('\n');
         self.said.push_str(&text);
-        let next = words.get(at + 1);
-        let before = at.checked_sub(1).and_then(|at| words.get(at));
-        let is_joined = |word: Option<&Word<'_>>| word.is_some_and(|word| word.text == "||");
-        let dangles = text.ends_with('.') && is_joined(next)
-            || text.starts_with('.') && is_joined(before)
-            || text.contains(".%");
-        self.naming.set(Naming::JOINED, dangles || self.naming.contains(Naming::JOINED));
-        if !matches!(reach, Reach::Blocks(DEPTH)) {
-            self.naming |= naming_of_set(&text);
-        }
+        self.hides |= !matches!(reach, Reach::Blocks(DEPTH)) && sets_unnamed(&text);
         // DO LANGUAGE plpgsql '…'
         let is_block = words[..at].iter().rev().take(3).any(|word| word.token == Token::Do);
         let inner = match reach {
@@ -191,7 +170,8 @@ impl Code {
         self.names.extend(inner.names);
         self.calls.extend(inner.calls);
         self.said.push_str(&inner.said);
-        self.naming |= inner.naming;
+        self.hides |= inner.hides;
+        self.sets_locally |= inner.sets_locally;
         self.unseen |= inner.unseen;
     }
 
@@ -219,12 +199,12 @@ impl Code {
                 self.touches |= leaves;
                 self.calls.insert(name.to_owned());
             }
-            Some(_) if name == "set_config" && is_brief(&words[open..]) => {}
+            Some(_) if name == "set_config" && is_brief(&words[open..]) => self.sets_locally = true,
             Some(known) => {
                 self.touches |= known.leaves_something();
                 self.unseen |= known.unseen();
                 if name == "set_config" {
-                    self.naming |= naming(&words[open..], reach);
+                    self.hides |= !is_named(&words[open..], reach);
                 }
             }
         }
@@ -298,29 +278,33 @@ fn is_of_update(words: &[Word<'_>], at: usize) -> bool {
     false
 }
 
-/// Of what the first argument in brackets is. What a client gives as a parameter is seen.
-fn naming(words: &[Word<'_>], reach: Reach) -> Naming {
-    let [_, first, next, ..] = words else { return Naming::SETS_JOINED };
+/// Whether the first argument in brackets is a name. What a client gives as a parameter is seen.
+fn is_named(words: &[Word<'_>], reach: Reach) -> bool {
+    let [_, first, next, ..] = words else { return false };
     let is_client = matches!(reach, Reach::Blocks(DEPTH));
-    match first.token {
-        _ if !matches!(next.text, "," | "::") => Naming::SETS_JOINED,
-        Token::Sconst => Naming::empty(),
-        Token::Param if is_client => Naming::empty(),
-        _ => Naming::TOLD,
-    }
+    let is_name = first.token == Token::Sconst || is_client && first.token == Token::Param;
+    is_name && matches!(next.text, "," | "::")
 }
 
-/// Of what a string sets that is executed: `EXECUTE format('SET %I …`.
-fn naming_of_set(text: &str) -> Naming {
+/// Whether a string that is executed sets what it does not name: `EXECUTE format('SET %I …`.
+fn sets_unnamed(text: &str) -> bool {
     let mut words = text.split_ascii_whitespace();
     let sets = words.next().is_some_and(|word| word.eq_ignore_ascii_case("set"));
     let name = words.next().unwrap_or_default();
-    match name {
-        _ if !sets || name.eq_ignore_ascii_case("local") => Naming::empty(),
-        _ if name.ends_with('.') || name.contains(".%") => Naming::SETS_JOINED,
-        _ if name.starts_with(|first: char| first.is_alphabetic()) => Naming::empty(),
-        _ => Naming::TOLD,
-    }
+    let is_name = name.starts_with(|first: char| first.is_alphabetic())
+        && !name.ends_with('.')
+        && !name.contains(".%");
+    sets && !is_name
+}
+
+/// Whether a body in a language that nobody here reads may set something, as far as it shows: strings that begin with
+/// SET, and set_config.
+#[must_use]
+pub fn may_set(body: &str) -> bool {
+    let body = body.to_ascii_lowercase();
+    let begins = |at: usize| body[..at].trim_end().ends_with(['\'', '"', '`', ';', '(', '[']);
+    let ends = |at: usize| body[at + 3..].starts_with(|next: char| next.is_ascii_whitespace());
+    body.contains("set_config") || body.match_indices("set").any(|(at, _)| begins(at) && ends(at))
 }
 
 /// Whether the arguments in brackets end in `true`: what is set is set for the transaction.
@@ -349,6 +333,21 @@ mod tests {
 
     fn touches(body: &str) -> bool {
         code(body).touches
+    }
+
+    #[test]
+    fn what_is_set_for_a_transaction() {
+        for (body, locally) in [
+            ("BEGIN SET LOCAL a.b = 1; END", true),
+            ("BEGIN SET TRANSACTION READ ONLY; END", true),
+            ("SELECT set_config('a.b', 'c', true)", true),
+            ("BEGIN EXECUTE 'SET LOCAL a.b = 1'; END", true),
+            ("BEGIN UPDATE t SET local = 1; SET CONSTRAINTS ALL DEFERRED; END", false),
+        ] {
+            assert_eq!(Code::of_body(body).expect("code").sets_locally, locally, "{body}");
+        }
+        let operators = code("SELECT a <=> b, a OPERATOR(s.###) c, 1 <= 2, a ->> 'b'").calls;
+        assert_eq!(operators.into_iter().collect::<Vec<_>>(), ["###", "<=>", "operator"]);
     }
 
     #[test]
@@ -411,17 +410,13 @@ mod tests {
             "BEGIN EXECUTE format('SET app.%I = %L', name, value); END",
             "BEGIN EXECUTE 'SET app.' || quote_ident(name) || ' = 1'; END",
             "BEGIN EXECUTE 'SET ' || 'app' || '.x = 1'; END",
-        ] {
-            assert!(Code::of_body(body).expect("code").naming.hides(), "{body}");
-        }
-        for body in [
             "SELECT set_config($1, $2, false)",
             "BEGIN PERFORM set_config(name, value, false); END",
+            "BEGIN FOR r IN SELECT * FROM t LOOP PERFORM set_config(r.name, r.value, false); END LOOP; END",
             "BEGIN EXECUTE format('SET %I = %L', name, value); END",
             "BEGIN EXECUTE 'SELECT set_config($1, $2, false)' USING a, b; END",
         ] {
-            let naming = Code::of_body(body).expect("code").naming;
-            assert_eq!(naming, Naming::TOLD, "{body}");
+            assert!(Code::of_body(body).expect("code").hides, "{body}");
         }
         for body in [
             "SELECT set_config('app.x', $2, false)",
@@ -429,14 +424,24 @@ mod tests {
             "SELECT set_config('app.x'::text, $2, false)",
             "BEGIN UPDATE t SET i = 1; SET work_mem = 1; END",
         ] {
-            assert_eq!(Code::of_body(body).expect("code").naming, Naming::empty(), "{body}");
+            assert!(!Code::of_body(body).expect("code").hides, "{body}");
         }
-        assert_eq!(code("SELECT set_config($1, $2, false)").naming, Naming::empty());
-        assert_eq!(code("SELECT f('Mr.' || x)").naming, Naming::JOINED);
-        assert!(code("SELECT set_config('app.' || $1, $2, false)").naming.hides());
-        assert!(
-            code("DO $$ BEGIN EXECUTE 'SET ' || 'app' || '.tenant = 1'; END $$").naming.hides()
-        );
+        assert!(!code("SELECT set_config($1, $2, false)").hides);
+        assert!(!code("SELECT f('Mr.' || x)").hides);
+        assert!(code("SELECT set_config('app.' || $1, $2, false)").hides);
+        assert!(code("DO $$ BEGIN EXECUTE 'SET ' || 'app' || '.tenant = 1'; END $$").hides);
+        for body in [
+            "plpy.execute(\"select set_config('app.%s', 'x', false)\" % name)",
+            "plpy.execute(' SET app.' + name)",
+            "spi_exec_query(\"begin;\nset a.b = 1\")",
+        ] {
+            assert!(may_set(body), "{body}");
+        }
+        for body in
+            ["", "plpy.execute('update t set x = 1')", "s = set([1])", "'settings'", "é'set"]
+        {
+            assert!(!may_set(body), "{body}");
+        }
     }
 
     #[test]

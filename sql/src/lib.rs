@@ -30,7 +30,7 @@ pub use act::{
     Act, CopyWay, Discarded, Item, Mode, Object, Setting, Temporary, Transaction, Value,
 };
 pub use catalog::{Builtin, builtin, catalog_comes_first, encoding_is_plain};
-pub use code::{Code, Naming, Unseen};
+pub use code::{Code, Unseen, may_set};
 pub use digest::Digest;
 pub use parameters::parameters;
 pub use reading::{Reading, Signal, Statement, TEXT_BYTES_MAX, Touch, Unread};

@@ -58,6 +58,8 @@ pub struct Statement {
     /// It uses names that PostgreSQL has built in, with arguments and without saying `pg_catalog`, so that a function or
     /// operator of the same name that somebody made could be meant.
     pub overloadable: bool,
+    /// Functions and operators that nobody here knows, by their names without schemas.
+    pub calls: Vec<String>,
 }
 
 /// What a backend is sent.
@@ -77,7 +79,9 @@ pub enum Touch {
     Inert,
     /// Only what somebody has attached to the things it uses: triggers, rules, views, policies, defaults, casts.
     Ordinary,
-    /// Anything: it calls functions nobody here knows, or is not understood.
+    /// Whatever the functions and operators do that it [calls](Statement::calls), and nothing else.
+    Calls,
+    /// Anything: it is not understood, or runs what stands elsewhere.
     Unknown,
 }
 
@@ -192,6 +196,7 @@ impl Statement {
             writes: false,
             signals: Vec::new(),
             overloadable: false,
+            calls: Vec::new(),
         }
     }
 
@@ -208,6 +213,7 @@ impl Statement {
         self.touch = self.touch.max(part.touch);
         self.writes |= part.writes;
         self.overloadable |= part.overloadable;
+        self.calls.extend(part.calls);
     }
 
     pub(crate) fn at_least(mut self, touch: Touch) -> Self {

@@ -157,10 +157,10 @@ fn weigh(mentions: &Mentions) -> Statement {
             Some(_) => None,
         };
         let Some(known) = known else {
-            statement = statement.at_least(Touch::Unknown);
             if catalog::keeps(&object.name) {
                 statement.makes |= States::BACKEND;
             }
+            statement = calls(statement, &object.name, catalog::builtin(&object.name).is_some());
             continue;
         };
         statement.makes |= known.makes;
@@ -174,8 +174,9 @@ fn weigh(mentions: &Mentions) -> Statement {
     }
     for operator in &mentions.operators {
         let ours = matches!(operator.schema.as_deref(), None | Some("pg_catalog"));
-        if !ours || !catalog::is_operator(&operator.name) {
-            statement = statement.at_least(Touch::Unknown);
+        let is_known = catalog::is_operator(&operator.name);
+        if !ours || !is_known {
+            statement = calls(statement, &operator.name, is_known);
         }
         statement.overloadable |= operator.schema.is_none();
     }
@@ -193,6 +194,12 @@ fn weigh(mentions: &Mentions) -> Statement {
         statement.reads |= States::TEMPORARY;
     }
     statement
+}
+
+/// Something is called that is not built in. What has the name of something that is cannot be told from it later.
+fn calls(mut statement: Statement, name: &str, is_ambiguous: bool) -> Statement {
+    statement.calls.push(name.to_owned());
+    statement.at_least(if is_ambiguous { Touch::Unknown } else { Touch::Calls })
 }
 
 fn transaction(stmt: &protobuf::TransactionStmt) -> Statement {
