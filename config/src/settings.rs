@@ -301,7 +301,7 @@ settings! {
     session_state: StatePolicy, States, "", Yes, Now,
         "What is done about session state in transaction and statement mode, by its kind: see transaction-mode.md. Kinds that are not named: settings, prepared statements and LISTEN are tracked, all else pins.";
     session_state_check_always: bool, Flag, "0", Yes, Now,
-        "1 asks the server after each transaction with statements on tables what they left in its session; 0 believes one that was seen to leave nothing twice and leads to nothing that could, for a minute: see transaction-mode.md.";
+        "1 asks the server after each transaction with statements on tables, or calls of functions, what they left in its session; 0 believes one that was seen to leave nothing twice and leads to nothing that could, for a minute: see transaction-mode.md.";
     so_reuseport: bool, Flag, "0", No, Now,
         "1 lets several processes listen on the same port.";
     stats_period: u32, POSITIVE, "60", Yes, Now,

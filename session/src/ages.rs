@@ -35,8 +35,10 @@ pub(crate) struct Ages {
     /// these of what it names, and of nothing else.
     hidden: [AtomicU32; BUCKETS],
     all_hidden: AtomicU32,
-    /// The minute it is: what was changed elsewhere tells nobody here.
-    epoch: AtomicU32,
+    /// The second it is.
+    second: AtomicU32,
+    /// How often something was found that was changed elsewhere.
+    elsewhere: AtomicU32,
 }
 
 const BUCKETS: usize = 4096;
@@ -51,7 +53,15 @@ impl Default for Ages {
     fn default() -> Self {
         let zero = || AtomicU32::new(0);
         let [words, hidden] = [(); 2].map(|()| std::array::from_fn(|_| zero()));
-        Self { any: zero(), all: zero(), words, hidden, all_hidden: zero(), epoch: zero() }
+        Self {
+            any: zero(),
+            all: zero(),
+            words,
+            hidden,
+            all_hidden: zero(),
+            second: zero(),
+            elsewhere: zero(),
+        }
     }
 }
 
@@ -74,8 +84,13 @@ impl Ages {
         if self.any.load(Relaxed) == 0 {
             return 0;
         }
-        let count = |word| self.hidden[usize::from(hash(word)) % BUCKETS].load(Relaxed);
-        words(name).map(count).fold(self.all_hidden.load(Relaxed), u32::wrapping_add)
+        self.of_all_hidden(hashes(name))
+    }
+
+    /// As [`Self::of_hidden`], for all names of these words.
+    pub(crate) fn of_all_hidden(&self, words: impl IntoIterator<Item = u16>) -> u32 {
+        let count = |word| self.hidden[usize::from(word) % BUCKETS].load(Relaxed);
+        words.into_iter().map(count).fold(self.all_hidden.load(Relaxed), u32::wrapping_add)
     }
 
     /// How often there was a change at all.
@@ -88,12 +103,24 @@ impl Ages {
         self.all.load(Relaxed)
     }
 
+    /// For so long what was known is believed, at most: what is changed elsewhere tells nobody here. It never comes back
+    /// to what it was.
     pub(crate) fn epoch(&self) -> u32 {
-        self.epoch.load(Relaxed)
+        (self.second() / 60).wrapping_add(self.elsewhere.load(Relaxed))
     }
 
-    pub(crate) fn is(&self, minute: u32) {
-        self.epoch.store(minute, Relaxed);
+    pub(crate) fn second(&self) -> u32 {
+        self.second.load(Relaxed)
+    }
+
+    pub(crate) fn is(&self, second: u32) {
+        // Workers do not say it at one time.
+        self.second.fetch_max(second, Relaxed);
+    }
+
+    /// Something was changed that nobody here has said.
+    pub(crate) fn changed_elsewhere(&self) {
+        self.elsewhere.fetch_add(1, Relaxed);
     }
 
     fn note(&self, reading: &Reading) {
@@ -155,6 +182,15 @@ pub(crate) fn first_words(text: &[u8], most: usize) -> impl Iterator<Item = &[u8
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| !is_part(byte)).filter(|word| !word.is_empty())
+}
+
+/// Words that stand in what changes something, whatever its name is.
+const GENERAL: [&[u8]; 6] = [b"operator", b"function", b"procedure", b"table", b"view", b"index"];
+
+/// Numbers for the words of a name. An operator has none.
+pub(crate) fn hashes(name: &[u8]) -> impl Iterator<Item = u16> {
+    let general = if words(name).next().is_none() { &GENERAL[..] } else { &[] };
+    words(name).chain(general.iter().copied()).map(hash)
 }
 
 fn is_part(byte: &u8) -> bool {
@@ -224,6 +260,7 @@ impl Drop for Underway {
 impl Outward<'_> {
     /// A text is about to be run that changes something.
     pub(crate) fn watch_change(&mut self, reading: &Arc<Reading>) {
+        self.server.trail.sequences.drops();
         let ages = self.statements.ages();
         ages.note(reading);
         let new = || Underway { ages: Arc::clone(ages), by: Vec::new() };

@@ -65,7 +65,7 @@ impl ServerSide {
 
     /// Whether a text ends no transaction, and nothing of ours, with a Sync of its own, has to go in front of it.
     fn is_harmless(&self, client: &ClientSide, reading: &Reading, text: &[u8]) -> bool {
-        let discards = reading.marks.has(Marks::OF_SEQUENCES)
+        let discards = self.trail.habit.concerns(reading.marks)
             && self.trail.sequences.may_be_of_others(client.pid);
         let lends = !reading.deeds.is_empty() || reading.marks.has(Marks::LOOKS);
         !discards && !lends && !may_end(text)

@@ -23,23 +23,25 @@ pub(crate) struct Scene {
     number: u64,
     /// How often anything may have changed in any database.
     pub(crate) changes: u32,
+    /// When that was.
+    pub(crate) second: u32,
 }
 
 /// The bits of a scene's number that are used for what was seen there.
 const SEEN: u64 = 0b1111;
 
 impl Scene {
-    fn of(parts: [u64; 4], changes: u32) -> Self {
+    fn of(parts: [u64; 4], changes: u32, second: u32) -> Self {
         let mix = |mixed: u64, part| {
             let mixed = spread(mixed ^ part);
             mixed ^ mixed >> 32
         };
         let number = parts.into_iter().fold(0x517c_c1b7_2722_0a95, mix) & !SEEN;
         // Zero is nowhere.
-        Self { number: number.max(SEEN + 1), changes }
+        Self { number: number.max(SEEN + 1), changes, second }
     }
 
-    fn is_known(self) -> bool {
+    pub(crate) fn is_known(self) -> bool {
         self.number != 0
     }
 }
@@ -302,7 +304,7 @@ impl Outward<'_> {
         let ages = self.statements.ages();
         let age = u64::from(ages.of(&reading.words)) | u64::from(ages.epoch()) << 32;
         let parts = [present, origin.ground(present), age, stir];
-        Scene::of(parts, ages.all())
+        Scene::of(parts, ages.all(), ages.second())
     }
 }
 
@@ -311,7 +313,7 @@ mod tests {
     use super::*;
 
     fn scene(number: u64) -> Scene {
-        Scene::of([number, 0, 0, 0], 0)
+        Scene::of([number, 0, 0, 0], 0, 0)
     }
 
     #[test]

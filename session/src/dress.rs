@@ -35,6 +35,10 @@ pub(crate) struct Dressing {
     /// The ledger's number of the Parse, and of what is answered last.
     parse: u64,
     last: u64,
+    /// In a transaction of ours; else in a savepoint in its client's.
+    alone: bool,
+    /// That transaction is still open: what was to end it was struck.
+    is_left: bool,
     /// The body of the first error.
     error: Option<Box<[u8]>>,
     /// Of one that was only described: whether it is what clients were told.
@@ -97,9 +101,8 @@ impl Outward<'_> {
     /// Have the server parse `statement`, which it lacks, with the settings that it was parsed with first. Once it is
     /// answered the server has it, if it could be done.
     pub(crate) fn parse_dressed(&mut self, statement: &Arc<Statement>, by: By) -> Dressed {
-        let underway = self.server.dressing.as_ref();
-        if underway.is_some_and(|known| !self.server.ledger.is_answered(known.last)) {
-            // Of whichever statement it is: it is not to be forgotten.
+        // Of whichever statement it is: it is not to be forgotten.
+        if self.is_dressing() {
             return Dressed::Later;
         }
         let known = self.server.dressing.take();
@@ -144,6 +147,22 @@ impl Outward<'_> {
         })
     }
 
+    /// Whether a statement is still being parsed so. Where what was to end our transaction was struck, by a cancel that
+    /// came late, it is ended once more.
+    pub(crate) fn is_dressing(&mut self) -> bool {
+        let next = self.server.ledger.next();
+        let Some(dressing) = self.server.dressing.as_deref_mut() else { return false };
+        if !self.server.ledger.is_answered(dressing.last) {
+            return true;
+        }
+        let is_left = std::mem::take(&mut dressing.is_left);
+        if is_left {
+            dressing.last = next;
+            self.run_ours(Own::Dress, [&b"ROLLBACK"[..]].into_iter());
+        }
+        is_left
+    }
+
     fn dress_up(&mut self, statement: &Arc<Statement>, by: By) -> bool {
         let Some(on) = self.put_on(statement) else { return false };
         self.run_ours(Own::Dress, on.iter().map(Vec::as_slice));
@@ -170,9 +189,11 @@ impl Outward<'_> {
         }
         self.say(write::client::sync);
         let last = self.server.ledger.next();
+        let alone = self.server.status == Status::Idle;
         self.run_ours(Own::Dress, self.take_off().iter().copied());
         let statement = Arc::clone(statement);
-        let dressing = Dressing { statement, by, parse, last, error: None, fits: None };
+        let (is_left, error, fits) = (false, None, None);
+        let dressing = Dressing { statement, by, parse, last, alone, is_left, error, fits };
         self.server.dressing = Some(Box::new(dressing));
         true
     }
@@ -232,9 +253,13 @@ impl Inward<'_> {
                 By::Nobody => {}
             }
         }
-        dressing.error = dressing.error.take().or(error);
-        let is_over = dressing.error.is_none() && dressing.fits.is_none();
-        if at == dressing.last && (is_over || self.client.is_none()) {
+        let ends = at == dressing.last;
+        dressing.is_left = ends && dressing.alone && self.server.status != Status::Idle;
+        if !dressing.is_left {
+            dressing.error = dressing.error.take().or(error);
+        }
+        let is_over = dressing.error.is_none() && dressing.fits.is_none() && !dressing.is_left;
+        if ends && (is_over || self.client.is_none()) {
             self.server.dressing = None;
         }
     }

@@ -60,6 +60,10 @@ impl Outward<'_> {
 
     #[cold]
     fn foresees(&mut self, input: &[u8]) -> bool {
+        if self.is_dressing() {
+            self.client.hold([input, &[], &[]]);
+            return true;
+        }
         if self.server.dressed_ahead >= AHEAD_MAX {
             // A server with no room for all of them loses one to the next. A message has to go on first.
             return false;

@@ -6,15 +6,15 @@
 //! remembered for a minute, or until something changes.
 //!
 //! All of it errs on one side. A name is looked for in all schemas, and as whatever it could be; code is read word by
-//! word, and what cannot be read may do anything. Only what is written in C is believed, as far as it was seen.
+//! word, and what cannot be read may do anything.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sql::{Naming, Unseen};
+use sql::Unseen;
 
-use crate::ages::{Ages, first_words};
+use crate::ages::{Ages, first_words, hashes};
 use crate::halves::Halves;
 use crate::reading::Reading;
 use crate::state::{CUSTOM_MAX, columns, hex, unhex};
@@ -26,6 +26,15 @@ use crate::text::dotted_names;
 pub(crate) enum Kind {
     Relation = b'r',
     Function = b'f',
+    /// A function, or an operator: it is known to be called, and not just a word before a bracket.
+    Called = b'c',
+}
+
+impl Kind {
+    /// As what the server is asked for it.
+    fn asked(self) -> Self {
+        if self == Self::Called { Self::Function } else { self }
+    }
 }
 
 /// Names, and as what they are to be looked for.
@@ -35,8 +44,8 @@ pub(crate) struct Names {
     packed: Box<[u8]>,
     /// There were more.
     more: bool,
-    /// How what names them comes by the names of what it sets.
-    naming: Naming,
+    /// What names them may set something whose name stands nowhere.
+    hides: bool,
 }
 
 /// Names of one text or body that are followed.
@@ -55,13 +64,13 @@ impl Names {
             packed.extend_from_slice(name);
             packed.push(0);
         }
-        Self { packed: packed.into(), more, naming: Naming::empty() }
+        Self { packed: packed.into(), more, hides: false }
     }
 
     fn of_code(code: &sql::Code) -> Self {
         let functions = code.calls.iter().map(|name| (Kind::Function, name.as_bytes()));
         let relations = code.names.iter().map(|name| (Kind::Relation, name.as_bytes()));
-        Self { naming: code.naming, ..Self::of(functions.chain(relations)) }
+        Self { hides: code.hides, ..Self::of(functions.chain(relations)) }
     }
 
     /// Those of a text that a client sends.
@@ -79,6 +88,15 @@ impl Names {
         Self::of(words.iter().flat_map(|word| both.map(|kind| (kind, &word[..]))))
     }
 
+    /// These are among them, and certainly called.
+    pub(crate) fn calling(self, calls: &[&str]) -> Self {
+        let is_called = |name: &[u8]| calls.iter().any(|call| call.as_bytes() == name);
+        let others = self.iter().filter(|(kind, name)| *kind != Kind::Function || !is_called(name));
+        let called = calls.iter().map(|call| (Kind::Called, call.as_bytes()));
+        let all = Self::of(called.chain(others));
+        Self { hides: self.hides, more: self.more || all.more, ..all }
+    }
+
     /// Only whether something is set whose name stands nowhere.
     pub(crate) fn without_names(self) -> Self {
         Self { packed: Box::default(), ..self }
@@ -86,12 +104,13 @@ impl Names {
 
     /// Whether nothing is known of it, nor to be looked up.
     pub(crate) fn is_empty(&self) -> bool {
-        self.packed.is_empty() && self.naming.is_empty()
+        self.packed.is_empty() && !self.hides
     }
 
     fn iter(&self) -> impl Iterator<Item = (Kind, &[u8])> {
         self.packed.split(|byte| *byte == 0).filter_map(|one| match one.split_first()? {
             (b'f', name) => Some((Kind::Function, name)),
+            (b'c', name) => Some((Kind::Called, name)),
             (_, name) => Some((Kind::Relation, name)),
         })
     }
@@ -104,6 +123,8 @@ struct Fact {
     custom: Box<[Box<[u8]>]>,
     /// It may change something that outlives the transaction.
     touches: bool,
+    /// It sets something for its transaction.
+    sets_locally: bool,
     unseen: Unseen,
     leads_to: Names,
 }
@@ -170,13 +191,12 @@ impl Place<'_> {
         hasher.finish()
     }
 
-    /// A number for all of these, and for how often there was a change at all.
+    /// A number for all of these.
     fn key_of_all(self, names: &Names) -> u64 {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(self.pool);
         hasher.write_u32(self.ages.epoch());
-        hasher.write_u32(self.ages.any());
-        hasher.write_u8(names.naming.bits());
+        hasher.write_u8(u8::from(names.hides));
         hasher.write_u8(u8::from(names.more));
         hasher.write(&names.packed);
         hasher.finish()
@@ -218,22 +238,46 @@ const ROWS_MAX: usize = 1000;
 #[derive(Debug, Default)]
 pub(crate) struct Depths {
     pub(crate) touches: bool,
-    /// How it comes by the names of what it sets, beyond these.
-    pub(crate) naming: Naming,
+    sets_locally: bool,
+    /// It may set something whose name stands nowhere.
+    pub(crate) hides: bool,
     /// What it may do that nobody can ask for afterwards.
     pub(crate) unseen: Unseen,
     pub(crate) custom: Vec<Box<[u8]>>,
+    /// The words of all names in it, and how often what bears them was changed by then.
+    words: Box<[u16]>,
+    age: u32,
+}
+
+/// Names that were followed.
+#[derive(Default)]
+struct Visited {
+    keys: HashSet<u64>,
+    words: BTreeSet<u16>,
+}
+
+impl Depths {
+    /// Whether nothing of it has changed.
+    fn are_as_they_were(&self, ages: &Ages) -> bool {
+        self.age == ages.of_all_hidden(self.words.iter().copied())
+    }
+
+    /// Whether nothing of it concerns the session.
+    pub(crate) fn are_idle(&self) -> bool {
+        !(self.touches || self.sets_locally || self.hides) && self.unseen.is_empty()
+    }
 }
 
 impl Quest {
     /// Follow the names of a text as far as they are known. What is not is asked for next.
     pub(crate) fn follow(&mut self, place: Place<'_>, reading: &Reading) -> Arc<Depths> {
         let key = place.key_of_all(&reading.names);
-        let known = place.hidden.known().depths.find(&key);
-        known.unwrap_or_else(|| {
+        Self::recall(place, reading).unwrap_or_else(|| {
+            let before = place.ages.any();
             let depths = Arc::new(self.descend(place, reading));
             // What is not known yet may be among what others want as well.
-            if self.wanted.is_empty() && self.rounds < ROUNDS_MAX {
+            let is_whole = self.wanted.is_empty() && self.rounds < ROUNDS_MAX;
+            if is_whole && place.ages.any() == before {
                 place.hidden.known().depths.keep(key, Arc::clone(&depths));
             }
             depths
@@ -242,27 +286,31 @@ impl Quest {
 
     /// What is known of a text's names by now; `None`: not all.
     pub(crate) fn recall(place: Place<'_>, reading: &Reading) -> Option<Arc<Depths>> {
-        place.hidden.known().depths.find(&place.key_of_all(&reading.names))
+        let known = place.hidden.known().depths.find(&place.key_of_all(&reading.names));
+        known.filter(|depths| depths.are_as_they_were(place.ages))
     }
 
     fn descend(&mut self, place: Place<'_>, reading: &Reading) -> Depths {
-        let Names { more, naming, .. } = reading.names;
-        let mut depths = Depths { touches: more, naming, ..Depths::default() };
-        let mut visited = HashSet::new();
+        let Names { more, hides, .. } = reading.names;
+        let mut depths = Depths { touches: more, hides, ..Depths::default() };
+        let mut visited = Visited::default();
         let mut facts: Vec<Arc<Fact>> = Vec::new();
         self.visit(place, &reading.names, &mut visited, &mut facts, &mut depths);
         while let Some(fact) = facts.pop() {
             depths.touches |= fact.touches || fact.leads_to.more;
-            depths.naming |= fact.leads_to.naming;
+            depths.sets_locally |= fact.sets_locally;
+            depths.hides |= fact.leads_to.hides;
             depths.unseen |= fact.unseen;
             depths.custom.extend(fact.custom.iter().cloned());
             self.visit(place, &fact.leads_to, &mut visited, &mut facts, &mut depths);
         }
+        depths.words = visited.words.into_iter().collect();
+        depths.age = place.ages.of_all_hidden(depths.words.iter().copied());
         depths.custom.sort_unstable();
         depths.custom.dedup();
         if depths.custom.len() > CUSTOM_MAX {
             depths.custom.truncate(CUSTOM_MAX);
-            depths.naming |= Naming::SETS_JOINED;
+            depths.hides = true;
         }
         depths
     }
@@ -271,20 +319,21 @@ impl Quest {
         &mut self,
         place: Place<'_>,
         names: &Names,
-        visited: &mut HashSet<u64>,
+        visited: &mut Visited,
         facts: &mut Vec<Arc<Fact>>,
         depths: &mut Depths,
     ) {
         for (kind, name) in names.iter() {
             let key = place.key(kind, name);
-            if visited.contains(&key) {
+            if visited.keys.contains(&key) {
                 continue;
             }
-            if visited.len() == VISITED_MAX {
+            if visited.keys.len() == VISITED_MAX {
                 depths.touches = true;
                 return;
             }
-            visited.insert(key);
+            visited.keys.insert(key);
+            visited.words.extend(hashes(name));
             match place.hidden.find(key) {
                 Some(fact) => facts.push(fact),
                 None if self.rounds >= ROUNDS_MAX || name.contains(&SEPARATOR) => {
@@ -335,7 +384,7 @@ impl Quest {
 
     /// One constant, however many there are: whoever counts statements counts one.
     fn list(&self, kind: Kind, are_there: bool, out: &mut Vec<u8>) {
-        let of = |wanted: &&Wanted| wanted.kind == kind && wanted.is_there == are_there;
+        let of = |wanted: &&Wanted| wanted.kind.asked() == kind && wanted.is_there == are_there;
         let names: Vec<&[u8]> = self.wanted.iter().filter(of).map(|wanted| &*wanted.name).collect();
         out.extend_from_slice(
             b"pg_catalog.string_to_array(pg_catalog.convert_from(pg_catalog.decode('",
@@ -354,14 +403,16 @@ impl Quest {
         self.wanted.retain_mut(|wanted| {
             // PostgreSQL cuts names there.
             let name = wanted.name.get(..NAME_MAX).unwrap_or(&wanted.name);
-            let mut its = rows.iter().filter(|row| row.of == wanted.kind && row.name == name);
+            let is_its = |row: &&Row| row.of == wanted.kind.asked() && row.name == name;
+            let mut its = rows.iter().filter(is_its);
             if !wanted.is_there && its.any(|row| matches!(row.says, Says::More)) {
                 wanted.is_there = true;
                 return true;
             }
             let its = its.filter(|row| !matches!(row.says, Says::More));
             let mut fact = fact(its);
-            fact.touches |= !whole;
+            // Nobody has made what is called, by now: it is built in, in a version that nobody here knows.
+            fact.touches |= !whole || wanted.kind == Kind::Called && !wanted.is_there;
             hidden.put(wanted.key, fact);
             false
         });
@@ -412,9 +463,9 @@ impl Row {
         let says = match (kind, value) {
             (b"1" | b"4", Some(value)) => Says::To(Kind::Function, value?),
             (b"2" | b"5", Some(value)) => Says::Builtin(value?),
-            (b"3", Some(value)) => Says::To(Kind::Relation, value?),
+            (b"3" | b"13", Some(value)) => Says::To(Kind::Relation, value?),
             (b"7" | b"8", _) => Says::More,
-            (b"9", Some(value)) => Says::Tree(value?),
+            (b"9" | b"19", Some(value)) => Says::Tree(value?),
             (_, value) => Says::Body(value.flatten()),
         };
         Some(Self { of, name, says })
@@ -423,7 +474,8 @@ impl Row {
 
 fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
     let (mut custom, mut leads) = (Vec::new(), BTreeSet::new());
-    let (mut touches, mut naming, mut unseen) = (false, Naming::empty(), Unseen::empty());
+    let (mut touches, mut hides, mut unseen) = (false, false, Unseen::empty());
+    let (mut sets_locally, mut sets, mut has_tree) = (false, false, false);
     for row in rows {
         match &row.says {
             Says::More => {}
@@ -433,18 +485,24 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
             Says::Builtin(name) => {
                 let known = str::from_utf8(name).ok().and_then(sql::builtin);
                 touches |= known.is_none_or(|known| known.leaves_something());
+                sets |= name == b"set_config";
                 unseen |= known.map_or(Unseen::empty(), |known| known.unseen());
             }
-            Says::Tree(tree) => custom.extend(dotted_names(&constants(tree))),
+            Says::Tree(tree) => {
+                custom.extend(dotted_names(&constants(tree)));
+                // What that view lets be set is listed there.
+                hides |= row.name != b"pg_settings" && sets_unnamed(tree);
+                has_tree = true;
+            }
             Says::Body(body) => {
-                let body = body.as_deref().unwrap_or_default();
-                let Some(code) = code(body) else {
-                    touches = true;
-                    custom.extend(dotted_names(body));
+                let Some(code) = body.as_deref().and_then(code) else {
+                    let text = body.as_deref().map(String::from_utf8_lossy);
+                    (touches, hides) = (true, hides || text.is_none_or(|text| sql::may_set(&text)));
+                    custom.extend(dotted_names(body.as_deref().unwrap_or_default()));
                     continue;
                 };
-                (touches, naming) = (touches | code.touches, naming | code.naming);
-                unseen |= code.unseen;
+                (touches, hides) = (touches | code.touches, hides | code.hides);
+                (unseen, sets_locally) = (unseen | code.unseen, sets_locally | code.sets_locally);
                 custom.extend(dotted_names(code.said.as_bytes()));
                 let calls = code.calls.into_iter().map(|name| (Kind::Function, name.into_bytes()));
                 leads.extend(calls);
@@ -453,9 +511,11 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
             }
         }
     }
+    // It was too large.
+    hides |= sets && !has_tree;
     let names = Names::of(leads.iter().map(|(kind, name)| (*kind, &name[..])));
-    let leads_to = Names { naming, ..names };
-    Fact { custom: custom.into(), touches, unseen, leads_to }
+    let leads_to = Names { hides, ..names };
+    Fact { custom: custom.into(), touches, sets_locally, unseen, leads_to }
 }
 
 /// The values of a tree's constants, which stand there as bytes: `:constvalue 9 [ 36 0 0 0 97 46 98 … ]`.
@@ -483,16 +543,40 @@ fn code(body: &[u8]) -> Option<sql::Code> {
     let at = body.iter().position(|byte| *byte == b' ')?;
     let (language, body) = (&body[..at], str::from_utf8(&body[at + 1..]).ok()?);
     match language {
-        // Nobody can: what it was seen to do is believed.
-        b"c" => Some(sql::Code::default()),
+        b"c" => compiled(body),
         // What an aggregate does, others do for it.
         b"internal" if body == "aggregate_dummy" => Some(sql::Code::default()),
-        // Where it is empty, it is kept as a tree.
-        b"sql" if body.is_empty() => None,
+        // It is kept as a tree, of which all is listed that it runs.
+        b"sql" if body.is_empty() => Some(sql::Code::default()),
         b"sql" | b"plpgsql" => sql::Code::of_body(body),
         _ => None,
     }
 }
+
+/// Libraries that PostgreSQL brings along and that leave nothing in a session.
+const HARMLESS: [&str; 7] =
+    ["insert_username", "lo", "moddatetime", "pgcrypto", "refint", "tcn", "uuid-ossp"];
+
+/// Of what is compiled, all that can be known is who wrote it and how volatile he says it is: `v $libdir/refint`.
+fn compiled(what: &str) -> Option<sql::Code> {
+    let (volatility, library) = what.split_once(' ')?;
+    let name = library.rsplit('/').next()?;
+    let unseen = if name == "autoinc" { Unseen::GIVES } else { Unseen::empty() };
+    let is_harmless = volatility != "v" || name == "autoinc" || HARMLESS.contains(&name);
+    is_harmless.then(|| sql::Code { unseen, ..sql::Code::default() })
+}
+
+/// Whether something is set in a tree whose name is no constant there.
+fn sets_unnamed(tree: &[u8]) -> bool {
+    let tree = String::from_utf8_lossy(tree);
+    tree.split(SET_CONFIG).skip(1).any(|call| {
+        let arguments = call.split_once(":args (").map_or("", |(_, arguments)| arguments);
+        !arguments.starts_with("{CONST ")
+    })
+}
+
+/// `set_config()`, in a tree.
+const SET_CONFIG: &str = ":funcid 2078 ";
 
 /// Behind which names there is anything at all: of tables (7), of functions (8).
 const FIRST: &str = concat!(
@@ -503,12 +587,14 @@ const FIRST: &str = concat!(
     "AND (a.atthasdef OR a.attinhcount OPERATOR(pg_catalog.>) 0 OR a.atttypid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid)) ",
     "OR EXISTS (SELECT FROM pg_catalog.pg_index AS i WHERE i.indrelid OPERATOR(pg_catalog.=) c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))) ",
     "UNION ALL SELECT '8',pg_catalog.encode(pg_catalog.convert_to(p.proname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex'),'' ",
-    "FROM pg_catalog.pg_proc AS p WHERE p.proname OPERATOR(pg_catalog.=) ANY ($functions$) AND p.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid LIMIT 1000"
+    "FROM pg_catalog.pg_proc AS p WHERE p.proname OPERATOR(pg_catalog.=) ANY ($functions$) AND p.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid ",
+    "UNION ALL SELECT '8',pg_catalog.encode(pg_catalog.convert_to(o.oprname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex'),'' ",
+    "FROM pg_catalog.pg_operator AS o WHERE o.oprname OPERATOR(pg_catalog.=) ANY ($functions$) AND o.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid LIMIT 1000"
 );
 
 /// What stands behind names: of tables, the functions (1; built in: 2) of their triggers and of all expressions that are kept
 /// as trees, views among them, those trees in which set_config stands (9), and the tables (3) that are looked into or cascaded to; of functions, those that they run
-/// by themselves (4; built in: 5), and their bodies (6).
+/// by themselves (4; built in: 5), their bodies (6), or what bodies are that are kept as trees (13, 19), and of what is written in C how volatile it is, and its library.
 ///
 /// It takes no lock: what would show an expression as text does. And nothing in it is found by a search_path.
 const SECOND: &str = concat!(
@@ -517,10 +603,14 @@ const SECOND: &str = concat!(
     "WHERE name OPERATOR(pg_catalog.=) 'jit' AND setting OPERATOR(pg_catalog.=) 'on';",
     "WITH c AS (SELECT c.oid AS o,pg_catalog.encode(pg_catalog.convert_to(c.relname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') AS n ",
     "FROM pg_catalog.pg_class AS c WHERE c.relname OPERATOR(pg_catalog.=) ANY ($relations$)),",
-    "p AS (SELECT p.oid AS o,p.prolang AS l,p.prosrc AS s,p.proargdefaults::pg_catalog.text AS x,",
+    "p AS (SELECT p.oid AS o,l.lanname AS l,",
+    "CASE WHEN l.lanname OPERATOR(pg_catalog.=) 'c' THEN pg_catalog.concat(p.provolatile,' ',p.probin) ELSE p.prosrc END AS s,",
+    // Before version 14 there is no such column.
+    "pg_catalog.concat(p.proargdefaults,CASE WHEN p.prosrc OPERATOR(pg_catalog.=) '' ",
+    "THEN pg_catalog.to_jsonb(p) OPERATOR(pg_catalog.->>) 'prosqlbody' END) AS x,",
     "pg_catalog.encode(pg_catalog.convert_to(p.proname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') AS n ",
-    "FROM pg_catalog.pg_proc AS p WHERE p.proname OPERATOR(pg_catalog.=) ANY ($functions$) ",
-    "AND p.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid),",
+    "FROM pg_catalog.pg_proc AS p,pg_catalog.pg_language AS l WHERE p.proname OPERATOR(pg_catalog.=) ANY ($functions$) ",
+    "AND l.oid OPERATOR(pg_catalog.=) p.prolang AND p.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid),",
     // Trees, and whose they are.
     "t AS (SELECT 1 AS k,c.n,pg_catalog.concat(r.ev_action,r.ev_qual) AS x FROM c,pg_catalog.pg_rewrite AS r WHERE r.ev_class OPERATOR(pg_catalog.=) c.o ",
     "UNION ALL SELECT 1,c.n,d.adbin::pg_catalog.text FROM c,pg_catalog.pg_attrdef AS d WHERE d.adrelid OPERATOR(pg_catalog.=) c.o ",
@@ -536,25 +626,25 @@ const SECOND: &str = concat!(
     "f AS (SELECT t.k,t.n,(m.m)[1]::pg_catalog.oid AS o FROM t,",
     "LATERAL pg_catalog.regexp_matches(t.x,':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)','g') AS m(m) ",
     "UNION SELECT 1,c.n,g.tgfoid FROM c,pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) c.o ",
+    "UNION SELECT 4,pg_catalog.encode(pg_catalog.convert_to(o.oprname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex'),o.oprcode ",
+    "FROM pg_catalog.pg_operator AS o WHERE o.oprname OPERATOR(pg_catalog.=) ANY ($functions$) AND o.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid ",
     "UNION SELECT 4,p.n,pg_catalog.unnest(ARRAY[a.aggtransfn::pg_catalog.oid,a.aggfinalfn::pg_catalog.oid,a.aggmtransfn::pg_catalog.oid,a.aggmfinalfn::pg_catalog.oid]) ",
     "FROM p,pg_catalog.pg_aggregate AS a WHERE a.aggfnoid::pg_catalog.oid OPERATOR(pg_catalog.=) p.o),",
     // Tables that are reached, and from where.
-    "r AS (SELECT t.n,(m.m)[1]::pg_catalog.oid AS o FROM t,LATERAL pg_catalog.regexp_matches(t.x,':relid ([0-9]+)','g') AS m(m) WHERE t.k OPERATOR(pg_catalog.=) 1 ",
-    "UNION SELECT c.n,g.tgconstrrelid FROM c,pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) c.o ",
-    "UNION SELECT c.n,h.inhrelid FROM c,pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) c.o ",
+    "r AS (SELECT t.k,t.n,(m.m)[1]::pg_catalog.oid AS o FROM t,LATERAL pg_catalog.regexp_matches(t.x,':relid ([0-9]+)','g') AS m(m) ",
+    "UNION SELECT 1,c.n,g.tgconstrrelid FROM c,pg_catalog.pg_trigger AS g WHERE g.tgrelid OPERATOR(pg_catalog.=) c.o ",
+    "UNION SELECT 1,c.n,h.inhrelid FROM c,pg_catalog.pg_inherits AS h WHERE h.inhparent OPERATOR(pg_catalog.=) c.o ",
     // What is done to the parent later is done to the child, which is not named then.
-    "UNION SELECT c.n,h.inhparent FROM c,pg_catalog.pg_inherits AS h WHERE h.inhrelid OPERATOR(pg_catalog.=) c.o) ",
+    "UNION SELECT 1,c.n,h.inhparent FROM c,pg_catalog.pg_inherits AS h WHERE h.inhrelid OPERATOR(pg_catalog.=) c.o) ",
     "SELECT DISTINCT (CASE WHEN q.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid THEN f.k ELSE f.k OPERATOR(pg_catalog.+) 1 END)::pg_catalog.text,f.n,",
     "pg_catalog.encode(pg_catalog.convert_to(q.proname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') ",
     "FROM f,pg_catalog.pg_proc AS q WHERE q.oid OPERATOR(pg_catalog.=) f.o ",
-    "UNION ALL SELECT DISTINCT '3',r.n,pg_catalog.encode(pg_catalog.convert_to(q.relname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') ",
+    "UNION ALL SELECT DISTINCT CASE WHEN r.k OPERATOR(pg_catalog.=) 1 THEN '3' ELSE '13' END,r.n,pg_catalog.encode(pg_catalog.convert_to(q.relname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') ",
     "FROM r,pg_catalog.pg_class AS q WHERE q.oid OPERATOR(pg_catalog.=) r.o ",
     "UNION ALL SELECT '6',p.n,CASE WHEN pg_catalog.length(p.s) OPERATOR(pg_catalog.<=) 32768 THEN ",
-    "pg_catalog.encode(pg_catalog.convert_to(pg_catalog.concat(l.lanname,' ',p.s),pg_catalog.getdatabaseencoding()),'hex') END ",
-    "FROM p,pg_catalog.pg_language AS l WHERE l.oid OPERATOR(pg_catalog.=) p.l ",
-    "UNION ALL SELECT '9',t.n,pg_catalog.encode(pg_catalog.convert_to(t.x,pg_catalog.getdatabaseencoding()),'hex') FROM t ",
-    "WHERE t.k OPERATOR(pg_catalog.=) 1 AND pg_catalog.strpos(t.x,':funcid 2078 ') OPERATOR(pg_catalog.>) 0 ",
-    "AND pg_catalog.length(t.x) OPERATOR(pg_catalog.<=) 262144 LIMIT 1000"
+    "pg_catalog.encode(pg_catalog.convert_to(pg_catalog.concat(p.l,' ',p.s),pg_catalog.getdatabaseencoding()),'hex') END FROM p ",
+    "UNION ALL SELECT CASE WHEN t.k OPERATOR(pg_catalog.=) 1 THEN '9' ELSE '19' END,t.n,pg_catalog.encode(pg_catalog.convert_to(t.x,pg_catalog.getdatabaseencoding()),'hex') FROM t ",
+    "WHERE pg_catalog.strpos(t.x,':funcid 2078 ') OPERATOR(pg_catalog.>) 0 AND pg_catalog.length(t.x) OPERATOR(pg_catalog.<=) 262144 LIMIT 1000"
 );
 
 #[cfg(test)]
@@ -645,9 +735,15 @@ mod tests {
         world.learn(&[]);
         let depths = world.follow("INSERT INTO t VALUES (1)");
         assert!(depths.touches && !world.quest.asks());
-        // Others find what is known; and nobody does in another minute.
-        assert!(world.follow("DELETE FROM t").touches);
-        world.ages.is(1);
+        // Others find what is known; and nobody does in another minute, or behind a change.
+        world.ages.is(59);
+        assert!(world.follow("DELETE FROM t").touches && !world.wants(Kind::Relation, "t"));
+        world.ages.changed_elsewhere();
+        world.follow("DELETE FROM t");
+        assert!(world.wants(Kind::Relation, "t"));
+        world.learn(&[]);
+        assert!(!world.follow("DELETE FROM t").touches);
+        world.ages.is(60);
         world.follow("DELETE FROM t");
         assert!(world.wants(Kind::Relation, "t"));
     }
@@ -655,12 +751,15 @@ mod tests {
     #[test]
     fn bodies_say_what_they_may_do() {
         assert!(!World::body(Some("plpgsql begin return new; end")).touches);
-        assert!(!World::body(Some("c whatever")).touches);
+        assert!(!World::body(Some("c s $libdir/whatever")).touches);
+        assert!(!World::body(Some("c v $libdir/refint")).touches);
+        assert_eq!(World::body(Some("c v $libdir/autoinc")).unseen, Unseen::GIVES);
         assert!(!World::body(Some("internal aggregate_dummy")).touches);
         for body in [
             None,
             Some("internal set_config_by_name"),
-            Some("sql "),
+            Some("c v $libdir/whatever"),
+            Some("c whatever"),
             Some("plpython3u plpy.execute('x')"),
             Some("sql select 'unclosed"),
             Some("nonsense"),
@@ -668,10 +767,43 @@ mod tests {
         ] {
             assert!(World::body(body).touches, "{body:?}");
         }
+        assert!(World::body(Some("sql ")).are_idle(), "it is a tree");
+        assert!(!World::body(Some("sql SELECT set_config('a.b', 'c', true)")).are_idle());
+        assert!(World::body(None).hides, "nobody has read it");
+        assert!(World::body(Some("plpython3u plpy.execute('SET ' + name)")).hides);
+        assert!(!World::body(Some("plpython3u plpy.execute('SELECT 1')")).hides);
         let custom = |body| World::body(Some(body)).custom.clone();
         assert_eq!(custom("plpython3u plpy.execute(\"SET app.x = 1\")").len(), 2);
         assert!(custom("plpgsql begin new.i := t.j; end").is_empty());
-        assert!(World::body(Some("sql select set_config('a.' || $1, $2, false)")).naming.hides());
+        assert!(World::body(Some("sql select set_config('a.' || $1, $2, false)")).hides);
+    }
+
+    #[test]
+    fn what_is_called_is_there_or_unknown() {
+        let call = |rows: &[Box<[u8]>]| {
+            let names = Names::in_text(b"SELECT f(1) FROM t (i)").calling(&["f", "<=>"]);
+            let reading = Reading { names, ..Reading::new(Marks::ASK, Box::default()) };
+            let World { hidden, ages, mut quest } = World::default();
+            let place = Place { hidden: &hidden, ages: &ages, pool: 1 };
+            quest.follow(place, &reading);
+            for wanted in &mut quest.wanted {
+                wanted.is_there = rows
+                    .iter()
+                    .filter_map(|row| Row::read(row))
+                    .any(|row| row.name == *wanted.name);
+            }
+            quest.learn(&hidden, rows);
+            quest.follow(place, &reading);
+            quest.learn(&hidden, &[]);
+            quest.follow(place, &reading)
+        };
+        assert!(call(&[]).touches, "nobody has made it");
+        let body = || row("6", "f", Some("sql SELECT 1"));
+        assert!(call(&[body()]).touches, "nor one of them");
+        let operator = || row("4", "<=>", Some("f"));
+        assert!(call(&[body(), operator()]).are_idle());
+        let other = row("6", "f", Some("sql SET a.b = 1"));
+        assert!(call(&[body(), operator(), other]).touches);
     }
 
     #[test]
@@ -695,7 +827,17 @@ mod tests {
         world.follow("SELECT * FROM v");
         world.learn(&[row("2", "v", Some("set_config")), row("9", "v", Some(tree))]);
         let depths = world.follow("SELECT * FROM v");
-        assert!(depths.touches && depths.custom.len() == 1);
+        assert!(depths.touches && !depths.hides && depths.custom.len() == 1);
+        // A body that is a tree, too.
+        let mut world = World::default();
+        let tree = "{FUNCEXPR :funcid 2078 :args ({PARAM :paramkind 0} {CONST :constvalue 5 [ 20 0 0 0 97 ]})}";
+        world.follow("SELECT f()");
+        world.learn(&[
+            row("6", "f", Some("sql ")),
+            row("13", "f", Some("t")),
+            row("19", "f", Some(tree)),
+        ]);
+        assert!(world.follow("SELECT f()").hides && world.wants(Kind::Relation, "t"));
     }
 
     #[test]

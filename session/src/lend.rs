@@ -97,6 +97,7 @@ impl Outward<'_> {
             let Deed::Execute(name) = deed else { continue };
             match self.prepared_as(name).filter(|_| depth < DEPTH_MAX) {
                 Some((reading, ground)) => {
+                    let reading = Arc::clone(self.tamed(&reading));
                     let scene = self.scene(&reading, b"", Origin::Made(ground));
                     self.watch_sequences(&reading, scene);
                     self.server.trail.mark(&reading, scene);
@@ -347,6 +348,11 @@ impl Outward<'_> {
             }
             return Looks::Yes;
         }
+        let hidden = Some((self.client.pid, self.server.ledger.next()));
+        if self.server.hidden == hidden {
+            // Nothing was said since.
+            return Looks::Yes;
+        }
         if !self.server.ledger.owes_only_us() {
             return Looks::Later;
         }
@@ -357,6 +363,7 @@ impl Outward<'_> {
         if !loans.is_empty() || !ours.is_empty() {
             self.lend_before(&ours, loans);
         }
+        self.server.hidden = Some((self.client.pid, self.server.ledger.next()));
         Looks::Yes
     }
 

@@ -5,6 +5,7 @@ mod ages;
 mod ahead;
 mod beliefs;
 mod cache;
+mod catalogs;
 mod client;
 mod dress;
 mod failing;

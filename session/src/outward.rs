@@ -23,7 +23,6 @@ use crate::server::{Copying, Phase, ServerSide, Unnamed};
 use crate::state::Tie;
 use crate::statements::{Ground, NOBODY, SCRATCH, Statement, Statements};
 use crate::text::{HEAD_MAX, READ_MAX};
-use crate::trail::Ran;
 
 /// Names longer than this are not looked for: no statement was ever given one.
 const NAMES_MAX: usize = 1 << 20;
@@ -323,6 +322,10 @@ impl Outward<'_> {
 
     /// A text is about to be run.
     fn watch(&mut self, reading: &Arc<Reading>, text: &[u8], origin: Origin<'_>) {
+        if reading.is_idle {
+            self.server.trail.pass();
+            return;
+        }
         if self.gives_up_own(reading) {
             return;
         }
@@ -332,6 +335,7 @@ impl Outward<'_> {
         if reading.changes != Change::Nothing {
             self.watch_change(reading);
         }
+        let reading = self.tamed(reading);
         let scene = self.scene(reading, text, origin);
         self.watch_sequences(reading, scene);
         if reading.resets.is_some() {
@@ -346,10 +350,23 @@ impl Outward<'_> {
         if reading.marks.has(Marks::RELEASES) {
             self.server.trail.release(reading, &self.client.vars);
         } else {
-            self.server.trail.ran = Ran::Other;
+            self.server.trail.pass();
             self.server.trail.mark(reading, scene);
         }
         self.lend_voice(reading);
+    }
+
+    /// What a text is here, where something is known of what it calls.
+    #[inline]
+    pub(crate) fn tamed<'a>(&self, reading: &'a Arc<Reading>) -> &'a Arc<Reading> {
+        reading.tame.as_ref().filter(|_| self.is_tame(reading)).unwrap_or(reading)
+    }
+
+    #[cold]
+    fn is_tame(&self, reading: &Reading) -> bool {
+        let place = self.statements.place(self.server.trail.habit.number());
+        let depths = if self.rules.doubts { None } else { Quest::recall(place, reading) };
+        depths.is_some_and(|depths| depths.are_idle())
     }
 
     /// A statement is about to be run; `None`: one that nobody has seen.
@@ -368,7 +385,7 @@ impl Outward<'_> {
 
     /// What sequences gave others is discarded before this client could find it.
     pub(crate) fn watch_sequences(&mut self, reading: &Arc<Reading>, scene: Scene) {
-        if !reading.marks.has(Marks::OF_SEQUENCES) {
+        if !self.server.trail.habit.concerns(reading.marks) {
             return;
         }
         let has_seam = self.server.trail.sequences.seam.is_some();
@@ -401,13 +418,14 @@ impl Outward<'_> {
         }
     }
 
-    /// What a text has to do with sequences, where it calls functions that may read what these gave.
+    /// What a text has to do with sequences, where it calls functions that may read what these gave, or where something
+    /// behind its tables may.
     fn with_hidden(&self, reading: &Reading) -> Marks {
-        let marks = reading.marks;
-        if !marks.has(Marks::ASK) || marks.has(Marks::SEQUENCE) || reading.names.is_empty() {
+        let (marks, habit) = (reading.marks, &self.server.trail.habit);
+        if !habit.may_read_behind(marks) || marks.has(Marks::SEQUENCE) || reading.names.is_empty() {
             return marks;
         }
-        let place = self.statements.place(self.server.trail.habit.number());
+        let place = self.statements.place(habit.number());
         match Quest::recall(place, reading) {
             None => marks.and(Marks::MAY_READ),
             Some(depths) if !depths.unseen.contains(Unseen::READS) => marks,

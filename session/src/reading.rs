@@ -39,10 +39,14 @@ pub struct Reading {
     pub turn: Turn,
     /// What it may run that does not stand in it.
     pub(crate) names: Names,
+    /// The same text, where what it calls does nothing to the session.
+    pub(crate) tame: Option<Arc<Self>>,
     /// What it stands on, where what it was seen to do is believed.
     pub(crate) words: Words,
     /// What it was seen to do.
     pub(crate) seen: Beliefs,
+    /// Nothing of all this is to be watched.
+    pub(crate) is_idle: bool,
 }
 
 impl Reading {
@@ -59,6 +63,21 @@ impl Reading {
     #[must_use]
     pub(crate) fn changing(self, changes: Change) -> Self {
         Self { changes, ..self }
+    }
+
+    fn leaves_all_alone(&self) -> bool {
+        let lists = [
+            self.custom.is_empty(),
+            self.deeds.is_empty(),
+            self.vacates.is_empty(),
+            self.signals.is_empty(),
+        ];
+        lists.iter().all(|is_empty| *is_empty)
+            && self.marks.is_none()
+            && self.changes == Change::Nothing
+            && self.resets.is_none()
+            && self.turn == Turn::None
+            && self.tame.is_none()
     }
 
     /// A text that cannot be read.
@@ -189,6 +208,7 @@ pub struct Readings {
     recent: Recent,
     /// What was seen of them, by their numbers.
     shelf: Arc<Shelf>,
+    seed: Seed,
     last: u64,
 }
 
@@ -201,6 +221,8 @@ const HALF_BYTES: usize = 1 << 20;
 const ENTRY_BYTES: usize = 256;
 /// So much of a text is kept for people to recognise it by.
 const BEGINNING_MAX: usize = 100;
+/// Numbers that stand for all texts of one shape, and not for one of them.
+const OF_SHAPE: u64 = 1 << 63;
 /// Longer texts are read, but not remembered.
 const TEXT_MAX: usize = 64 * 1024;
 
@@ -209,6 +231,7 @@ impl Readings {
     pub fn new(read: Read, seed: u64) -> Self {
         Self {
             read,
+            seed: Seed(seed),
             known: Halves::new(&Seed(seed), HALF_BYTES, |text| text.len() + ENTRY_BYTES),
             shape: Vec::new(),
             recent: Recent::default(),
@@ -225,7 +248,8 @@ impl Readings {
         }
         let mut shape = mem::take(&mut self.shape);
         let has_shape = text.len() <= TEXT_MAX && crate::shape::of(text, &mut shape);
-        let reading = if has_shape { self.of_shape(text, &shape) } else { self.exactly(text) };
+        let reading =
+            if has_shape { self.of_shape(text, &shape) } else { self.exactly(text, None) };
         self.shape = shape;
         self.recent.came(text, &reading);
         reading
@@ -235,7 +259,7 @@ impl Readings {
         if let Some(known) = self.known.find(shape) {
             return known;
         }
-        let reading = self.exactly(text);
+        let reading = self.exactly(text, Some(shape));
         // What is asked for may stand in a literal: the name of a setting, or of a database.
         if !reading.marks.has(Marks::ASK) && reading.vacates.is_empty() {
             self.known.keep(shape.into(), Arc::clone(&reading));
@@ -243,7 +267,7 @@ impl Readings {
         reading
     }
 
-    fn exactly(&mut self, text: &[u8]) -> Arc<Reading> {
+    fn exactly(&mut self, text: &[u8], shape: Option<&[u8]>) -> Arc<Reading> {
         if let Some(known) = self.known.find(text) {
             return known;
         }
@@ -251,11 +275,19 @@ impl Readings {
         if !reading.marks.is_none() {
             reading.beginning = text.get(..BEGINNING_MAX).unwrap_or(text).into();
         }
+        self.last += 1;
         if reading.marks.has(Marks::LEARN.and(Marks::MAY_GIVE)) {
             reading.words = Words::of(text);
-            self.last += 1;
             reading.seen = Beliefs::on(&self.shelf, self.last);
         }
+        if let Some(tame) = reading.tame.as_mut().and_then(Arc::get_mut) {
+            tame.beginning = reading.beginning.clone();
+            tame.words = Words::of(text);
+            // It is given names of settings by nobody, so that its literals make no difference.
+            let number = shape.map_or(self.last, |shape| self.seed.hash_one(shape) | OF_SHAPE);
+            tame.seen = Beliefs::on(&self.shelf, number);
+        }
+        reading.is_idle = reading.leaves_all_alone();
         let reading = Arc::new(reading);
         if reading.marks.has(Marks::ASK) && text.len() <= TEXT_MAX {
             self.known.keep(text.into(), Arc::clone(&reading));

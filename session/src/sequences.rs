@@ -4,9 +4,10 @@
 //! never read them pays nothing for that; what it costs begins with the first who does.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use crate::beliefs::Scene;
+use crate::catalogs::Catalogs;
 use crate::ledger::{Ledger, Trust};
 use crate::reading::{Marks, Reading};
 use crate::seam::Seam;
@@ -16,6 +17,10 @@ use crate::text::find;
 #[derive(Debug)]
 pub struct Habit {
     seen: AtomicU8,
+    /// What is known of its catalogs.
+    pub(crate) catalogs: Catalogs,
+    /// Something that reads them stands behind a table.
+    reads_behind: AtomicBool,
     /// No other pool has it, nor ever had.
     number: u64,
 }
@@ -23,7 +28,9 @@ pub struct Habit {
 impl Default for Habit {
     fn default() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
-        Self { seen: AtomicU8::default(), number: LAST.fetch_add(1, Relaxed) }
+        let number = LAST.fetch_add(1, Relaxed);
+        let seen = AtomicU8::default();
+        Self { seen, catalogs: Catalogs::default(), reads_behind: AtomicBool::default(), number }
     }
 }
 
@@ -51,6 +58,25 @@ impl Habit {
         self.seen.load(Relaxed) >= seen as u8
     }
 
+    /// What a text leads to reads them.
+    pub(crate) fn expect_behind(&self) {
+        self.reads_behind.store(true, Relaxed);
+    }
+
+    /// Whether what is marked so may have to do with sequences, here.
+    pub(crate) fn concerns(&self, marks: Marks) -> bool {
+        marks.has(Marks::OF_SEQUENCES) || self.may_lead_to_reads(marks)
+    }
+
+    /// Whether what stands in no text that is marked so may read them, here.
+    pub(crate) fn may_read_behind(&self, marks: Marks) -> bool {
+        marks.has(Marks::ASK) || self.may_lead_to_reads(marks)
+    }
+
+    fn may_lead_to_reads(&self, marks: Marks) -> bool {
+        marks.has(Marks::LEARN) && self.reads_behind.load(Relaxed)
+    }
+
     /// The pool's.
     pub(crate) fn number(&self) -> u64 {
         self.number
@@ -73,6 +99,9 @@ pub(crate) struct Sequences {
     suspects: Vec<(Arc<Reading>, Scene)>,
     /// The probe under way said that there are some.
     pub(crate) seen: bool,
+    /// The one that gave last may have been dropped in this transaction: then PostgreSQL says that there are none, though
+    /// it knows what others gave.
+    dropped: bool,
 }
 
 /// A DISCARD that is on its way.
@@ -146,9 +175,15 @@ impl Sequences {
             owner.fresh = false;
         }
         self.forgets = None;
+        self.dropped = false;
         if self.pending.is_some() {
             self.remain();
         }
+    }
+
+    /// Something is made, changed or dropped, or is not any more if this is rolled back.
+    pub(crate) fn drops(&mut self) {
+        self.dropped = true;
     }
 
     /// The DISCARD was skipped, or was said in a failed transaction.
@@ -272,12 +307,13 @@ impl Sequences {
     /// It was asked. `vain`: what ran may not have come so far as to be given any.
     pub(crate) fn learn(&mut self, vain: bool) {
         let seen = std::mem::take(&mut self.seen);
+        let dropped = std::mem::take(&mut self.dropped);
         let suspects = std::mem::take(&mut self.suspects);
-        let tells = if seen { suspects.len() == 1 } else { !vain };
+        let tells = if seen { suspects.len() == 1 } else { !vain && !dropped };
         for (suspect, scene) in suspects.into_iter().filter(|_| tells) {
             suspect.seen.was_given(scene, seen);
         }
-        if !seen {
+        if !seen && !dropped {
             self.owner = None;
         } else if let Some(owner) = &mut self.owner {
             owner.certainty = Certainty::Certain;

@@ -73,6 +73,8 @@ pub struct ServerSide {
     pub(crate) fitting: Option<Fitting>,
     /// The same, where it is parsed with settings of its own.
     pub(crate) dressing: Option<Box<Dressing>>,
+    /// For whom what is ours was last hidden from the list of statements, and the ledger's next number then.
+    pub(crate) hidden: Option<(u32, u64)>,
     /// How many were parsed so in front of the flight at hand.
     pub(crate) dressed_ahead: u8,
     /// What a provoked error is to be.
@@ -232,6 +234,7 @@ impl ServerSide {
             is_untold: false,
             fitting: None,
             dressing: None,
+            hidden: None,
             dressed_ahead: 0,
             provoked: None,
             signals: None,

@@ -385,7 +385,7 @@ fn kinds(statement: &sql::Statement) -> Vec<Kind> {
             tie => kinds.push(Kind::of(tie)),
         }
     }
-    if statement.touch == Touch::Unknown && !statement.makes.contains(States::LIBRARIES) {
+    if statement.touch >= Touch::Calls && !statement.makes.contains(States::LIBRARIES) {
         kinds.push(Kind::Unknown);
     }
     // What it prepares is run, some day.

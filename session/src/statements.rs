@@ -253,9 +253,9 @@ impl Statements {
         self.ages().all()
     }
 
-    /// So many minutes have gone by.
-    pub fn tell_minute(&self, minute: u32) {
-        self.ages().is(minute);
+    /// So many seconds have gone by.
+    pub fn tell_second(&self, second: u32) {
+        self.ages().is(second);
     }
 
     /// Where names are looked up for a pool of this number.

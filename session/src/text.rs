@@ -1,5 +1,7 @@
 //! What a text says of what it may do to a session.
 
+use std::sync::Arc;
+
 use sql::{Act, Discarded, States, Touch, Transaction};
 
 use crate::ages::{Change, is_found, mentions, speaks};
@@ -53,14 +55,16 @@ pub fn read(text: &[u8]) -> Reading {
     }
     for statement in &reading.statements {
         show(statement, &mut shows);
-        marks = marks.and(marks_of(statement));
+        marks = marks.and(marks_of(statement, statement.touch));
         names_custom |= names_settings(statement);
     }
     marks = marks.and(of_all(&reading, text, marks));
     let custom = if names_custom { dotted_names(text) } else { Box::default() };
     let mut known = Reading::new(marks, custom).showing(shows);
+    let calls: Vec<&str> =
+        reading.statements.iter().flat_map(|one| &one.calls).map(String::as_str).collect();
     known.names = if reading.statements.iter().any(may_run_more) {
-        Names::in_text(text)
+        Names::in_text(text).calling(&calls)
     } else if reading.acts().any(|act| *act == Act::Function("set_config")) {
         Names::in_text(text).without_names()
     } else {
@@ -71,8 +75,34 @@ pub fn read(text: &[u8]) -> Reading {
     known.changes = changes(&reading, text);
     known.turn = turn(&reading);
     known.resets = Resets::of(&reading);
-    known.signals = reading.statements.into_iter().flat_map(|one| one.signals).collect();
+    known.signals = reading.statements.iter().flat_map(|one| one.signals.clone()).collect();
+    if !calls.is_empty() {
+        known.tame = tame(&reading, &known, text).map(Arc::new);
+    }
     known
+}
+
+/// What a text is that calls what nobody here knows, where that does nothing to the session.
+fn tame(reading: &sql::Reading, known: &Reading, text: &[u8]) -> Option<Reading> {
+    let may = |one: &sql::Statement| match one.touch {
+        Touch::Inert | Touch::Ordinary => true,
+        Touch::Calls => one.acts.is_empty(),
+        Touch::Unknown => false,
+    };
+    let plain = known.deeds.is_empty() && known.vacates.is_empty() && known.resets.is_none();
+    if !plain || reading.unread.is_some() || !reading.statements.iter().all(may) {
+        return None;
+    }
+    let of = |one: &sql::Statement| marks_of(one, one.touch.min(Touch::Ordinary));
+    let marks = reading.statements.iter().map(of).fold(Marks::default(), Marks::and);
+    let marks = marks.and(of_all(reading, text, marks));
+    (!marks.has(Marks::ASK)).then(|| Reading {
+        changes: known.changes.clone(),
+        turn: known.turn,
+        signals: known.signals.clone(),
+        names: known.names.clone(),
+        ..Reading::new(marks, Box::default())
+    })
 }
 
 /// What only all statements of a text together say, where one by one they say `marks`.
@@ -98,17 +128,17 @@ fn of_all(reading: &sql::Reading, text: &[u8], mut marks: Marks) -> Marks {
     marks
 }
 
-/// What one statement may do.
-fn marks_of(statement: &sql::Statement) -> Marks {
+/// What one statement may do, where it reaches so far.
+fn marks_of(statement: &sql::Statement, touch: Touch) -> Marks {
     let (acts, makes) = (&statement.acts, statement.makes);
     let changes = makes | statement.ends;
     let is_idle = !acts.is_empty() && acts.iter().all(is_without_say);
     let has_say = acts.iter().any(sets) || changes.intersects(States::SETTINGS | States::ROLE);
     let looks = statement.reads.contains(States::STATEMENTS) && !acts.iter().any(executes);
-    let is_unknown = statement.touch == Touch::Unknown;
+    let is_unknown = touch >= Touch::Calls;
     let may = [
         (is_unknown, Marks::ASK.and(Marks::RESETS).and(Marks::SETTINGS)),
-        (statement.touch == Touch::Ordinary, Marks::LEARN),
+        (touch == Touch::Ordinary, Marks::LEARN),
         (changes.intersects(FOUND) && !are_reported(acts), Marks::ASK),
         (makes.intersects(States::LIBRARIES | States::BACKEND), Marks::LOAD),
         (makes.contains(States::SEED), Marks::SEED),
@@ -119,7 +149,7 @@ fn marks_of(statement: &sql::Statement) -> Marks {
         (acts.iter().any(resets), Marks::ASK.and(Marks::RESETS)),
     ];
     let marks = may.into_iter().filter_map(|(does, marks)| does.then_some(marks));
-    marks.fold(sequences(statement), Marks::and)
+    marks.fold(sequences(statement, touch), Marks::and)
 }
 
 /// Whether a statement may run what stands in no text. What defines something calls what it names, or nothing.
@@ -128,14 +158,14 @@ fn may_run_more(statement: &sql::Statement) -> bool {
     match statement.touch {
         Touch::Inert => false,
         Touch::Ordinary => !statement.acts.iter().any(defines),
-        Touch::Unknown => true,
+        Touch::Calls | Touch::Unknown => true,
     }
 }
 
 /// Whether a statement may bring settings into being that have a dot in their names.
 fn names_settings(statement: &sql::Statement) -> bool {
     let changes = statement.makes | statement.ends;
-    let is_unknown = statement.touch == Touch::Unknown;
+    let is_unknown = statement.touch >= Touch::Calls;
     is_unknown || changes.contains(States::SETTINGS) && !are_reported(&statement.acts)
 }
 
@@ -154,7 +184,7 @@ fn releases(statement: &sql::Statement) -> bool {
 }
 
 /// What a statement has to do with what sequences give.
-fn sequences(statement: &sql::Statement) -> Marks {
+fn sequences(statement: &sql::Statement, touch: Touch) -> Marks {
     let mut marks = Marks::default();
     if statement.reads.contains(States::SEQUENCES) {
         marks = marks.and(Marks::SEQUENCE);
@@ -165,7 +195,7 @@ fn sequences(statement: &sql::Statement) -> Marks {
     // DDL may fill columns, and what was deferred may be a trigger.
     let may = |act: &Act| matches!(act, Act::Define | Act::Maintain | Act::SetConstraints);
     let may = statement.acts.iter().any(may);
-    if statement.writes || statement.touch == Touch::Unknown || may {
+    if statement.writes || touch >= Touch::Calls || may {
         marks = marks.and(Marks::MAY_GIVE);
     }
     marks
@@ -200,7 +230,7 @@ pub(crate) fn executed(text: &[u8]) -> Box<[Deed]> {
 
 /// What a text changes that others may stand on.
 fn changes(reading: &sql::Reading, text: &[u8]) -> Change {
-    let unknown = reading.statements.iter().any(|statement| statement.touch == Touch::Unknown);
+    let unknown = reading.statements.iter().any(|statement| statement.touch >= Touch::Calls);
     if (unknown || reading.unread.is_some()) && speaks(text) {
         return Change::Anything;
     }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use sql::Unseen;
 
+use crate::ages::mentions;
 use crate::beliefs::{Locally, Scene, Trace};
+use crate::catalogs;
 use crate::hidden::Quest;
 use crate::made::{Deed, Made, Workshop, ground};
 use crate::reading::{Marks, Reading};
@@ -19,6 +21,9 @@ const LEARNERS_MAX: usize = 16;
 
 /// Texts of one transaction whose names are followed.
 const OTHERS_MAX: usize = 256;
+
+/// So many texts are asked which names they say.
+const TOLD_MAX: usize = 16;
 
 /// A probe lists no more of them.
 const CHANNELS_MAX: usize = 1024;
@@ -47,8 +52,12 @@ pub struct Trail {
     others: Vec<Arc<Reading>>,
     /// What stands behind their names.
     quest: Quest,
+    /// It is asked whether the catalogs have changed.
+    looks: bool,
     /// Names with a dot in them that what ran has said.
     heard: Vec<Box<[u8]>>,
+    /// What ran lately that may have been told what to set.
+    told: Vec<Arc<Reading>>,
     /// What ran may have set something whose name it has not said.
     hides_names: bool,
     /// It did, and whoever does not know that name cannot undo it.
@@ -120,12 +129,24 @@ impl Trail {
         self.released.get_or_insert_with(|| vars.clone());
     }
 
-    /// A text is run.
-    pub(crate) fn mark(&mut self, reading: &Arc<Reading>, scene: Scene) {
-        // What is reported then may be this text's doing as well.
+    /// A text is run that does more than end state.
+    #[inline]
+    pub(crate) fn pass(&mut self) {
+        self.ran = Ran::Other;
+        self.reports_more();
+    }
+
+    /// What is reported then may be this text's doing as well.
+    #[inline]
+    fn reports_more(&mut self) {
         if self.released.take().is_some() {
             self.marks = self.marks.and(Marks::ASK).and(Marks::RESETS);
         }
+    }
+
+    /// A text is run.
+    pub(crate) fn mark(&mut self, reading: &Arc<Reading>, scene: Scene) {
+        self.reports_more();
         if reading.marks.is_none() {
             return;
         }
@@ -136,7 +157,11 @@ impl Trail {
             self.shown.add(tie);
         }
         self.marks = self.marks.and(reading.marks.without(Marks::PASSING));
-        let asks_of_tables = reading.asks_of_tables(scene);
+        let may_be_believed = reading.marks.has(Marks::LEARN) && scene.is_known();
+        if may_be_believed && self.habit.catalogs.are_due(scene.second) {
+            self.looks = true;
+        }
+        let asks_of_tables = reading.asks_of_tables(scene) || may_be_believed && self.looks;
         if reading.marks.has(Marks::SETTINGS) || asks_of_tables {
             self.workshop.unsettle();
             self.workshop.stirred |= reading.marks.has(Marks::SETTINGS);
@@ -146,6 +171,9 @@ impl Trail {
         }
         if reading.marks.has(Marks::ASK) {
             self.follow_also(reading);
+            if self.told.len() < TOLD_MAX {
+                self.told.push(Arc::clone(reading));
+            }
         }
         if reading.marks.has(Marks::ASK) && self.ties.is_none() {
             self.culprit = Some(Arc::clone(reading));
@@ -354,6 +382,8 @@ impl Trail {
 
     fn forget_run(&mut self) {
         (self.heard, self.hides_names) = (Vec::new(), false);
+        self.told.clear();
+        self.looks = false;
         self.learners.clear();
         self.others.clear();
         self.quest.end();
@@ -374,7 +404,10 @@ impl Trail {
             all.push(self.quest.follow(place, reading));
         }
         for depths in all {
-            self.hides_names |= depths.naming.hides();
+            self.hides_names |= depths.hides;
+            if depths.unseen.contains(Unseen::READS) {
+                self.habit.expect_behind();
+            }
             let marks = [(Unseen::SEEDS, Marks::SEED), (Unseen::KEEPS, Marks::LOAD)];
             for (_, mark) in marks.iter().filter(|(unseen, _)| depths.unseen.contains(*unseen)) {
                 self.marks = self.marks.and(*mark);
@@ -385,7 +418,11 @@ impl Trail {
 
     /// It has answered. Whether it has to be asked again, since more was found to ask for.
     pub fn explored(&mut self, statements: &Statements, rows: &[Box<[u8]>]) -> bool {
-        if !self.quest.asks() {
+        let changed = std::mem::take(&mut self.looks) && self.habit.catalogs.learn(rows);
+        if changed {
+            statements.ages().changed_elsewhere();
+        }
+        if !self.quest.asks() && !changed {
             return false;
         }
         self.quest.learn(statements.place(self.habit.number()).hidden, rows);
@@ -394,9 +431,12 @@ impl Trail {
         self.quest.asks() || self.custom.len() > known
     }
 
-    /// It has answered with an error. Whether it is to be asked for less.
-    pub fn stop_exploring(&mut self, statements: &Statements) -> bool {
-        let asks = self.quest.asks();
+    /// It has answered with an error: it `cannot` be asked, or could not this time. Whether it is to be asked for less.
+    pub fn stop_exploring(&mut self, statements: &Statements, cannot: bool) -> bool {
+        let asks = self.quest.asks() || self.looks;
+        if std::mem::take(&mut self.looks) && cannot {
+            self.habit.catalogs.give_up();
+        }
         self.quest.give_up(statements.place(self.habit.number()).hidden);
         asks
     }
@@ -467,6 +507,9 @@ impl Trail {
         let state = self.state.iter().flat_map(|state| state.settings().map(|(name, _)| name));
         let set = state.filter(|name| name.contains(&b'.') && !known(name));
         crate::state::probe(self.custom.iter().map(|name| &**name).chain(set), out);
+        if self.looks {
+            out.extend_from_slice(catalogs::ASK.as_bytes());
+        }
         if self.quest.asks() {
             self.quest.ask(out);
         }
@@ -495,7 +538,8 @@ impl Trail {
             != Some(&found.state).filter(|state| !state.is_default())
             || !found.ties.is_none();
         self.weigh_learners(changed);
-        self.hides |= self.hides_names && !changed && !self.has_heard_of(&found);
+        let explained = changed || self.has_heard_of(&found) || self.was_told(&found, tracked);
+        self.hides |= self.hides_names && !explained;
         self.forget_run();
         // What is no setting was taken for one. Whoever makes it one says its name again.
         self.custom.retain(|name| !found.unknown.iter().any(|unknown| **unknown == **name));
@@ -565,6 +609,14 @@ impl Trail {
     fn has_heard_of(&self, found: &Probed) -> bool {
         let is_none = |name: &[u8]| found.unknown.iter().any(|none| **none == *name);
         self.heard.iter().any(|name| !is_none(name))
+    }
+
+    /// Whether what ran says, at its beginning, the name of something that is set now.
+    fn was_told(&self, found: &Probed, tracked: &Tracked) -> bool {
+        let reported = found.tracked.iter().filter_map(|at| tracked.names().nth(*at));
+        let set = found.state.settings().map(|(name, _)| name).filter(|name| !name.contains(&b'.'));
+        set.chain(reported.map(str::as_bytes))
+            .any(|name| self.told.iter().any(|reading| mentions(&reading.beginning, name)))
     }
 
     /// It was given the settings of `client`.

@@ -135,17 +135,17 @@ impl<D: Driver, W: World> Worker<D, W> {
         if timed_out && server.side.trail.hurry() {
             return self.probe(entry);
         }
+        let code = error.map(|body| wire::ErrorFields::new(body).code());
+        let cannot = code.is_none_or(|code| UNKNOWN_TO_IT.contains(&code));
         let trail = &mut server.side.trail;
         let again = match error {
             None => trail.explored(&self.statements, rows),
-            Some(_) => trail.stop_exploring(&self.statements),
+            Some(_) => trail.stop_exploring(&self.statements, cannot),
         };
         if again {
             return self.probe(entry);
         }
         let known = error.is_none() && server.side.learn(side, rows, tracked, login.as_bytes());
-        let code = error.map(|body| wire::ErrorFields::new(body).code());
-        let cannot = code.is_none_or(|code| UNKNOWN_TO_IT.contains(&code));
         if !known && cannot {
             // No PostgreSQL, or a proxy that thinks for itself: what cannot be asked is not followed.
             self.stop_following(entry);

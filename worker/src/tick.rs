@@ -37,7 +37,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.tick_suspend();
         if self.now >= self.next_maintenance {
             self.next_maintenance = self.now.after(MAINTENANCE);
-            self.tell_minute();
+            self.tell_second();
             let some = self.some_rooms();
             self.top_up(some.clone());
             self.tick_replicas();
@@ -51,10 +51,9 @@ impl<D: Driver, W: World> Worker<D, W> {
         self.look_at_orders();
     }
 
-    /// What was seen of statements is looked at anew each minute.
-    fn tell_minute(&self) {
-        let minutes = self.now.since(Instant::default()).as_secs() / 60;
-        self.statements.tell_minute(minutes as u32);
+    /// What was seen of statements is looked at anew from time to time.
+    fn tell_second(&self) {
+        self.statements.tell_second(self.now.since(Instant::default()).as_secs() as u32);
     }
 
     fn tick_rooms(&mut self) {
