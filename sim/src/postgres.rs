@@ -545,6 +545,7 @@ impl Backend {
         let desk = Desk::new(news.clone(), &self.database, self.pid);
         let engine =
             Engine::new(&String::from_utf8_lossy(&self.user), &[], weather.reports_at_once)
+                .with_counts(weather.counts_changes)
                 .with_desk(desk);
         let out = self.outbox.end();
         say::authentication_ok(out);

@@ -121,6 +121,8 @@ pub(crate) enum Op<'a> {
     Probe,
     /// It asks what the time limit is, which it is about to lift.
     Limit,
+    /// It asks whether anything was changed elsewhere.
+    Look,
     /// `RESET "junk"`
     Reset {
         name: &'a [u8],
@@ -204,6 +206,9 @@ pub(crate) fn op(statement: &[u8]) -> Op<'_> {
     }
     if statement.starts_with(b"SELECT 's'::pg_catalog.text,") {
         return Op::Probe;
+    }
+    if statement.starts_with(b"SELECT '20'::pg_catalog.text,") {
+        return Op::Look;
     }
     if statement.starts_with(b"SELECT 'w','',") {
         return Op::Limit;

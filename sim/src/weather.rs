@@ -177,6 +177,8 @@ pub(crate) struct Weather {
     pub(crate) hub: bool,
     /// Servers are found by names whose addresses come and go.
     pub(crate) names: bool,
+    /// Servers tell how much was changed in their catalogs.
+    pub(crate) counts_changes: bool,
 }
 
 impl Weather {
@@ -240,6 +242,7 @@ impl Weather {
             names: dice.one_in(3),
             tracks: !dice.one_in(3),
             hub: false,
+            counts_changes: !dice.one_in(4),
         }
     }
 
