@@ -45,6 +45,15 @@ CREATE FUNCTION seldom() RETURNS trigger LANGUAGE plpgsql AS \
  $$ BEGIN IF new.i > 2 THEN PERFORM public.be('deed ' || new.i); END IF; \
  IF new.i = 7 THEN SET work_mem = '34MB'; END IF; RETURN new; END $$;
 CREATE TRIGGER seldom BEFORE INSERT ON one.deed FOR EACH ROW EXECUTE FUNCTION seldom();
+SET check_function_bodies = off;
+CREATE FUNCTION twice(i int) RETURNS int LANGUAGE sql AS 'SELECT 2 * i';
+CREATE FUNCTION brief(name text) RETURNS text LANGUAGE plpgsql AS \
+ $$ BEGIN SET LOCAL work_mem = '35MB'; PERFORM set_config('search_path', name, true); RETURN name; END $$;
+CREATE FUNCTION deeds(j int) RETURNS bigint LANGUAGE sql AS \
+ $$ INSERT INTO deed VALUES (j); SELECT public.twice(count(*)::int)::bigint FROM deed WHERE i < 0 $$;
+CREATE FUNCTION named() RETURNS text LANGUAGE sql AS 'SELECT name::text FROM place';
+RESET check_function_bodies;
+CREATE OPERATOR <=> (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int);
 GRANT ALL ON SCHEMA public, one, two TO PUBLIC;
 GRANT ALL ON ALL TABLES IN SCHEMA one, two TO PUBLIC;
 ";
@@ -545,6 +554,16 @@ fn function(life: &mut Life) -> Act {
         "SELECT public.be('bob'), public.who()",
         "SELECT who()",
         "SELECT public.who()",
+        "SELECT public.twice(1)",
+        "SELECT public.twice(2)",
+        "SELECT 1 WHERE public.twice(2) OPERATOR(public.<=>) 4",
+        "SELECT public.named()",
+        "SELECT public.named()",
+        "SELECT public.brief('one'), public.named()",
+        "SELECT public.deeds(1)",
+        "SELECT public.deeds(2), public.twice(3)",
+        "SELECT public.deeds(3)",
+        "SELECT public.deeds(7)",
         "SELECT makes_temporary()",
         "SELECT count(*) FROM made",
         "DROP TABLE made",

@@ -75,7 +75,25 @@ fn nobody_finds_what_another_was_given() {
     bob.run("ROLLBACK");
 }
 
-/// A table that was seen to count nothing begins to, and another by its name does.
+/// Where the sequence that gave last is gone, PostgreSQL says that none gave anything. What others gave is there nevertheless.
+#[test]
+fn nobody_finds_what_was_given_before_a_sequence_was_dropped() {
+    howdah_only!("it leaks");
+    let world = world(1);
+    learnt(&world);
+    let [mut ann, mut bob] = [(); 2].map(|()| world.client());
+    for end in ["DROP TABLE x; COMMIT", "ROLLBACK"] {
+        ann.run("BEGIN");
+        let id = ann.value("INSERT INTO t (i) VALUES (1) RETURNING id");
+        ann.run("CREATE TEMP TABLE x (id serial, i int)");
+        ann.run("INSERT INTO x (i) VALUES (1)");
+        ann.run(end);
+        assert_eq!(ann.value("SELECT currval('t_id_seq')"), id, "{end}");
+        assert_eq!(code(&mut ann, "SELECT lastval()"), GONE, "{end}");
+        assert_eq!(code(&mut bob, "SELECT currval('t_id_seq')"), GONE, "{end}");
+    }
+}
+
 /// What reads them stands in no text.
 #[test]
 fn functions_find_nothing_that_another_was_given() {
@@ -104,6 +122,35 @@ fn functions_find_nothing_that_another_was_given() {
     assert_eq!(pins(&world), ["sequence"]);
 }
 
+/// Neither does what is attached to tables, once it is known what that is.
+#[test]
+fn triggers_and_views_find_nothing_that_another_was_given() {
+    howdah_only!("it leaks");
+    let world = world(1);
+    world.direct().run(
+        "CREATE TABLE child (of bigint); CREATE VIEW v AS SELECT lastval() AS last; GRANT ALL ON child, v TO app; \
+         CREATE FUNCTION adopt() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN NEW.of := currval('t_id_seq'); RETURN NEW; END $$; \
+         CREATE TRIGGER adopt BEFORE INSERT ON child FOR EACH ROW EXECUTE FUNCTION adopt()",
+    );
+    let [mut ann, mut bob] = [(); 2].map(|()| world.client());
+    for read in ["INSERT INTO child VALUES (1) RETURNING of", "SELECT last FROM v"] {
+        // What it leads to is found out.
+        bob.query(read);
+        for _ in 0..3 {
+            ann.run("INSERT INTO t (i) VALUES (1)");
+            assert_eq!(code(&mut bob, read), GONE, "{read}");
+        }
+        // Who reads so later is known by then, and keeps its server for it.
+        ann.query(read);
+        let own = ann.value("INSERT INTO t (i) VALUES (1) RETURNING id");
+        assert_eq!(ann.value(read), own, "{read}");
+        assert_eq!(pins(&world), ["sequence"]);
+        ann.run("DISCARD SEQUENCES");
+    }
+}
+
+/// A table that was seen to count nothing begins to, and another by its name does.
 #[test]
 fn what_was_seen_of_a_table_is_not_believed_of_another() {
     howdah_only!("it leaks");

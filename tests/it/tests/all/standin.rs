@@ -161,6 +161,22 @@ fn the_unnamed_statement_is_parsed_with_the_settings_of_then() {
     assert_eq!(ann.ask(&use_it("", &["one"])).code(), "22P02");
 }
 
+/// Of a client that may have set anything, nobody knows with which settings it prepares; still it comes to an answer what
+/// looks at the list of statements.
+#[test]
+fn the_unnamed_statement_looks_at_the_list_whatever_was_set() {
+    howdah_only!("the list is its own");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    ann.ask(&[query("SELECT set_config('app.' || 'x', '1', false)")]);
+    let counts = "SELECT count(*) FROM pg_prepared_statements WHERE NOT from_sql";
+    ann.ask(&prepare("", counts));
+    assert_eq!(ann.ask(&use_it("", &[])).column(), ["0"]);
+    assert_eq!(ann.ask(&use_it("", &["work_mem"])).code(), "08P01");
+    ann.ask(&prepare("s", counts));
+    assert_eq!(ann.ask(&use_it("s", &[])).column(), ["1"]);
+}
+
 /// What is underway without a name goes on, whatever is prepared beside it.
 #[test]
 fn a_portal_without_a_name_goes_on() {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use harness::fake::{self, FakeServer};
 use harness::postgres::PASSWORD;
-use harness::say::{self, bind, execute, parse, sync};
+use harness::say::{self, bind, execute, extended, parse, sync};
 use harness::{Raw, Setup, World, eventually};
 
 /// Two clients of one server.
@@ -312,6 +313,22 @@ fn a06_what_was_seen_in_one_database_is_not_believed_in_another() {
     assert_eq!(cat.value("SHOW work_mem"), "96MB");
 }
 
+/// The server is asked what `round` left there at first, and not any more after a few of them.
+fn pays_nothing_in_the_end(world: &World, mut round: impl FnMut()) {
+    let asked = || {
+        let statements = world.statements();
+        statements.iter().filter(|sql| sql.contains("pg_catalog.pg_settings")).count()
+    };
+    round();
+    assert!(asked() > 0);
+    round();
+    round();
+    let before = asked();
+    round();
+    round();
+    assert_eq!(asked(), before, "{:?}", world.statements());
+}
+
 /// What was seen often enough is not asked about, whatever else its transaction says of itself.
 #[test]
 fn steady_traffic_pays_nothing() {
@@ -320,7 +337,7 @@ fn steady_traffic_pays_nothing() {
     world.direct().run("CREATE TABLE t AS SELECT 1 AS i; GRANT ALL ON t TO app");
     let (mut ann, mut bob) = two(&world);
     let update = [parse("", "UPDATE t SET i = $1"), bind("", "", &["1"]), execute("", 0), sync()];
-    let mut round = || {
+    let round = || {
         for client in [&mut ann, &mut bob] {
             client.run("SELECT i FROM t WHERE i = 1");
             client.ask(&update.concat());
@@ -337,18 +354,40 @@ fn steady_traffic_pays_nothing() {
             }
         }
     };
-    let asked = || {
-        let statements = world.statements();
-        statements.iter().filter(|sql| sql.contains("pg_catalog.pg_settings")).count()
+    pays_nothing_in_the_end(&world, round);
+}
+
+/// Neither are functions and operators of one's own, once it is known what they are made of.
+#[test]
+fn calls_of_what_leaves_nothing_pay_nothing() {
+    howdah_only!("it never pays");
+    let world = World::pool(1);
+    world.direct().run(
+        "CREATE TABLE t (i int); INSERT INTO t VALUES (1); GRANT ALL ON t TO app; \
+         CREATE FUNCTION twice(i int) RETURNS int LANGUAGE sql AS 'SELECT 2 * i'; \
+         CREATE FUNCTION kept(i int) RETURNS int BEGIN ATOMIC SELECT twice(i) + 1; END; \
+         CREATE FUNCTION found(i int) RETURNS boolean LANGUAGE plpgsql AS \
+         $$ BEGIN PERFORM 1 FROM t WHERE t.i = kept($1); UPDATE t SET i = t.i; RETURN FOUND; END $$; \
+         CREATE OPERATOR <=> (FUNCTION = int4eq, LEFTARG = int, RIGHTARG = int); \
+         CREATE OPERATOR ### (FUNCTION = found, RIGHTARG = int); \
+         CREATE AGGREGATE total(int) (SFUNC = int4pl, STYPE = int)",
+    );
+    let (mut ann, mut bob) = two(&world);
+    let mut count = 0;
+    let round = || {
+        for client in [&mut ann, &mut bob] {
+            count += 1;
+            client.run(&format!("SELECT twice({count}), public.kept({count})"));
+            client.run(&format!("SELECT found({count}) WHERE {count} <=> 2"));
+            client.run(&format!("SELECT ### {count}, total(i) FROM t"));
+            client.ask(&[extended("SELECT twice($1)", &["1"]), sync()].concat());
+            client.run("BEGIN; INSERT INTO t VALUES (twice(1)); COMMIT");
+            for sql in ["BEGIN", "SET LOCAL search_path = public", "SELECT found(1)", "COMMIT"] {
+                client.run(sql);
+            }
+        }
     };
-    round();
-    assert!(asked() > 0);
-    round();
-    round();
-    let before = asked();
-    round();
-    round();
-    assert_eq!(asked(), before, "{:?}", world.statements());
+    pays_nothing_in_the_end(&world, round);
 }
 
 /// A trigger that sets something only now and then is found out with `session_state_check_always`.
@@ -408,6 +447,137 @@ fn a06_what_happens_only_now_and_then_is_not_missed() {
         let usual = bob.value("SHOW work_mem");
         let mut seldom = Believed { ann, bob, usual };
         seldom.expect(&["INSERT INTO t VALUES (1)"], "", &["INSERT INTO t VALUES (7)"]);
+    }
+}
+
+/// Neither of what is called: it is asked about unless its body says that it cannot matter.
+#[test]
+fn a06_what_is_called_may_do_something_only_now_and_then() {
+    howdah_only!("it leaks");
+    let sets = "CREATE FUNCTION sets(i int) RETURNS int LANGUAGE plpgsql AS \
+                $$ BEGIN IF i = 7 THEN PERFORM set_config('work_mem', '96MB', false); END IF; RETURN i; END $$; ";
+    let ways = [
+        ("", "SELECT sets({})"),
+        ("", "SELECT public.sets($1)"),
+        ("", "SELECT 1; SELECT 1 WHERE sets({}) = 1"),
+        ("", "WITH a AS (SELECT sets({})) SELECT * FROM a"),
+        ("", "EXPLAIN ANALYZE SELECT sets({})"),
+        ("", "COPY (SELECT sets({})) TO STDOUT"),
+        ("CREATE OPERATOR <=> (FUNCTION = sets, RIGHTARG = int)", "SELECT <=> {}"),
+        ("CREATE OPERATOR + (FUNCTION = sets, RIGHTARG = int)", "SELECT OPERATOR(public.+) {}"),
+        (
+            "CREATE FUNCTION upper(i int) RETURNS int LANGUAGE sql AS 'SELECT sets(i)'",
+            "SELECT public.upper({})",
+        ),
+        (
+            "CREATE FUNCTION kept(i int) RETURNS int BEGIN ATOMIC SELECT sets(i); END",
+            "SELECT kept({})",
+        ),
+        (
+            "CREATE FUNCTION pair(i int) RETURNS int LANGUAGE sql AS 'SELECT i'; \
+             CREATE FUNCTION pair(i text) RETURNS text LANGUAGE sql AS 'SELECT sets(i::int)::text'",
+            "SELECT pair('{}'::text)",
+        ),
+        (
+            "CREATE FUNCTION plus(a int, b int) RETURNS int LANGUAGE sql AS 'SELECT a + sets(b)'; \
+             CREATE AGGREGATE total(int) (SFUNC = plus, STYPE = int, INITCOND = '0')",
+            "SELECT total(a) FROM (VALUES ({})) AS v (a)",
+        ),
+        (
+            "CREATE FUNCTION given(i int, j int DEFAULT sets(7)) RETURNS int LANGUAGE sql AS 'SELECT i + j'",
+            "SELECT CASE WHEN {} = 7 THEN given(1) END",
+        ),
+    ];
+    for (way, call) in ways {
+        let world = World::pool(1);
+        world.direct().run(&format!("{sets}{way}"));
+        let (mut ann, mut bob) = two(&world);
+        let usual = bob.value("SHOW work_mem");
+        let mut run = |i: &str| match call.contains("$1") {
+            true => _ = ann.ask(&[extended(call, &[i]), sync()].concat()),
+            false => _ = ann.query(&call.replace("{}", i)),
+        };
+        (0..4).for_each(|_| run("1"));
+        run("7");
+        assert_eq!(bob.value("SHOW work_mem"), usual, "{call}");
+        assert_eq!(ann.value("SHOW work_mem"), "96MB", "{call}");
+    }
+}
+
+/// What goes past us tells nobody here. It is found out in a second or two, not only when the minute is over.
+#[test]
+fn a06_what_is_changed_elsewhere_is_found_out() {
+    howdah_only!("it leaks");
+    let fires = "CREATE FUNCTION fires() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$ BEGIN SET work_mem = '96MB'; RETURN NEW; END $$; \
+                 CREATE TRIGGER fires BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION fires()";
+    let becomes = "CREATE OR REPLACE FUNCTION f() RETURNS int LANGUAGE plpgsql AS \
+                   $$ BEGIN SET work_mem = '96MB'; RETURN 1; END $$";
+    for (change, sql) in [(fires, "INSERT INTO t VALUES (1)"), (becomes, "SELECT f()")] {
+        let world = World::pool(1);
+        world.direct().run(
+            "CREATE TABLE t (i int); GRANT ALL ON t TO app; \
+             CREATE FUNCTION f() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RETURN 1; END $$",
+        );
+        let (mut ann, mut bob) = two(&world);
+        let usual = bob.value("SHOW work_mem");
+        (0..6).for_each(|_| _ = ann.run(sql));
+        world.direct().run(change);
+        // PostgreSQL has counted it a moment later.
+        let changed = Instant::now();
+        let mut last_leak = Duration::ZERO;
+        while changed.elapsed() < Duration::from_secs(8) {
+            ann.run(sql);
+            if bob.value("SHOW work_mem") != usual {
+                last_leak = changed.elapsed();
+            }
+            ann.run("RESET work_mem");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert!(last_leak < Duration::from_secs(5), "{sql}: {last_leak:?}");
+    }
+}
+
+/// What is called may become another thing.
+#[test]
+fn a06_what_is_called_is_looked_at_again_behind_its_change() {
+    howdah_only!("it leaks");
+    let rests = |name: &str| {
+        format!("CREATE OR REPLACE FUNCTION {name}(i int) RETURNS int LANGUAGE sql AS 'SELECT i'")
+    };
+    let sets = |name: &str| {
+        format!(
+            "CREATE OR REPLACE FUNCTION {name}(i int) RETURNS int LANGUAGE plpgsql AS \
+             $$ BEGIN IF i = 7 THEN SET work_mem = '96MB'; END IF; RETURN i; END $$"
+        )
+    };
+    let calls = "CREATE FUNCTION calls(i int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN RETURN far(i); END $$";
+    let operator = "CREATE OPERATOR <=> (FUNCTION = f, RIGHTARG = int)";
+    let ways: [(&[&str], &[&str], &str); 4] = [
+        (&[&rests("f")], &[&sets("f")], "SELECT f({})"),
+        (&[&rests("far"), calls], &[&sets("far")], "SELECT calls({})"),
+        (&[&rests("f"), operator], &[&sets("f")], "SELECT <=> {}"),
+        (
+            &[&rests("f"), &sets("g"), operator],
+            &[
+                "DROP OPERATOR <=> (NONE, int)",
+                "CREATE OPERATOR <=> (FUNCTION = g, RIGHTARG = int)",
+            ],
+            "SELECT <=> {}",
+        ),
+    ];
+    for (before, change, call) in ways {
+        let world = World::pool(1);
+        world.direct().run("GRANT ALL ON SCHEMA public TO app");
+        let (mut ann, mut bob) = two(&world);
+        let usual = bob.value("SHOW work_mem");
+        before.iter().for_each(|sql| _ = ann.run(sql));
+        (0..4).for_each(|_| _ = ann.run(&call.replace("{}", "1")));
+        change.iter().for_each(|sql| _ = ann.run(sql));
+        (0..4).for_each(|_| _ = ann.run(&call.replace("{}", "1")));
+        ann.run(&call.replace("{}", "7"));
+        assert_eq!(bob.value("SHOW work_mem"), usual, "{change:?} {call}");
+        assert_eq!(ann.value("SHOW work_mem"), "96MB", "{change:?} {call}");
     }
 }
 
@@ -589,12 +759,21 @@ fn a09_custom_settings_that_nobody_names_stay_with_their_server() {
         ("DO $$ BEGIN EXECUTE 'SET ' || 'app' || '.tenant = 1'; END $$", 1),
         ("SELECT put_all('app.tenant', 'ann')", 0),
         ("SELECT put_all('work_mem', '96MB')", 0),
+        ("SELECT put_all('work_mem', '96MB'), put_all('Work_Mem', '96MB')", 0),
+        ("SELECT load_mine()", 1),
+        ("SELECT kept('ann')", 0),
+        ("SELECT put_kept('app.tenant', 'ann')", 0),
     ];
     for (way, pinned) in ways {
         let world = World::pool(2);
         world.direct().run(
             "CREATE FUNCTION put(a text, b text) RETURNS text LANGUAGE sql AS $$ SELECT set_config('app.' || a, b, false) $$; \
              CREATE FUNCTION put_all(a text, b text) RETURNS text LANGUAGE sql AS $$ SELECT set_config($1, $2, false) $$; \
+             CREATE TABLE mine AS SELECT 'app.tenant' AS name, 'ann' AS value; GRANT SELECT ON mine TO app; \
+             CREATE FUNCTION load_mine() RETURNS void LANGUAGE plpgsql AS $$ DECLARE r record; BEGIN \
+             FOR r IN SELECT * FROM mine LOOP PERFORM set_config(r.name, r.value, false); END LOOP; END $$; \
+             CREATE FUNCTION kept(a text) RETURNS text BEGIN ATOMIC SELECT set_config('app.tenant', a, false); END; \
+             CREATE FUNCTION put_kept(a text, b text) RETURNS text BEGIN ATOMIC SELECT set_config(a, b, false); END; \
              CREATE FUNCTION tenant() RETURNS text LANGUAGE sql AS \
              $$ SELECT coalesce(current_setting('app' || '.tenant', true), '') $$",
         );
@@ -997,7 +1176,7 @@ fn custom_settings_are_their_clients_where_names_pass_through() {
     for (set, name) in ways {
         let world = World::with(1, |setup| setup.set("max_prepared_statements", 0));
         let (mut ann, mut bob) = (world.client(), world.client());
-        ann.ask(&[say::extended(set, &[name, "anns"]), sync()].concat());
+        ann.ask(&[extended(set, &[name, "anns"]), sync()].concat());
         assert_eq!(bob.value(look), "");
         assert_eq!(ann.value(look), "anns");
     }
