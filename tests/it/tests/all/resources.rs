@@ -109,7 +109,10 @@ fn e17_many_pools_cost_little_upkeep() {
         (cpu() - before).div_f64(rounds)
     };
     let best = std::iter::repeat_with(upkeep).take(3).min().expect("three");
-    assert!(best < Duration::from_millis(1), "{best:?}");
+    // Without the optimizer it is up to ten times as much, of which a slower machine makes more; a look at each of the
+    // 50,000 would be seen there too.
+    let limit = Duration::from_millis(if cfg!(debug_assertions) { 4 } else { 1 });
+    assert!(best < limit, "{best:?}");
 }
 
 #[test]
