@@ -292,7 +292,8 @@ fn tell_parent(sink: &Sink) {
     let mut stdout = std::io::stdout();
     let _ = stdout.write_all(b"1").and_then(|()| stdout.flush());
     if let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
-        let _ = rustix::stdio::dup2_stdout(&null);
+        // The one that waits goes with the end of stdout: that is the last of it.
         let _ = rustix::stdio::dup2_stderr(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Ages {
     /// these of what it names, and of nothing else.
     hidden: [AtomicU32; BUCKETS],
     all_hidden: AtomicU32,
+    /// How often something may have been made or changed that is run by names which others know, or by none.
+    callables: AtomicU32,
     /// The second it is.
     second: AtomicU32,
     /// How often something was found that was changed elsewhere.
@@ -59,6 +61,7 @@ impl Default for Ages {
             words,
             hidden,
             all_hidden: zero(),
+            callables: zero(),
             second: zero(),
             elsewhere: zero(),
         }
@@ -118,6 +121,12 @@ impl Ages {
         self.second.fetch_max(second, Relaxed);
     }
 
+    /// How often something may have been made or changed that is run by names which others know, or by none, as far as it
+    /// is known.
+    pub(crate) fn of_callables(&self) -> u32 {
+        self.callables.load(Relaxed).wrapping_add(self.elsewhere.load(Relaxed))
+    }
+
     /// Something was changed that nobody here has said.
     pub(crate) fn changed_elsewhere(&self) {
         self.elsewhere.fetch_add(1, Relaxed);
@@ -149,6 +158,15 @@ impl Ages {
                 self.all_hidden.fetch_add(1, Relaxed);
             }
         }
+        let may_make_callables = match reading.changes {
+            Change::Anything => true,
+            Change::Written => reading.words.may_say(&CALLABLES),
+            // It is dropped, or in pg_temp, where nothing is called without saying so.
+            Change::Named(_) | Change::Nothing => false,
+        };
+        if may_make_callables {
+            self.callables.fetch_add(1, Relaxed);
+        }
         self.any.fetch_add(1, Relaxed);
     }
 }
@@ -174,6 +192,30 @@ impl Words {
         if hashes.len() > WORDS_MAX { Self::TooMany } else { Self::Hashes(hashes.into()) }
     }
 }
+
+impl Words {
+    /// Whether one of these may be among them. Of what has none, nobody knows.
+    fn may_say(&self, wanted: &[&[u8]]) -> bool {
+        match self {
+            Self::TooMany => true,
+            Self::Hashes(hashes) => {
+                hashes.is_empty() || wanted.iter().any(|word| hashes.contains(&hash(word)))
+            }
+        }
+    }
+}
+
+/// What has to be said to make or change something that is called, or to bring it along.
+const CALLABLES: [&[u8]; 8] = [
+    b"function",
+    b"procedure",
+    b"routine",
+    b"aggregate",
+    b"operator",
+    b"cast",
+    b"domain",
+    b"extension",
+];
 
 /// The words a text begins with.
 pub(crate) fn first_words(text: &[u8], most: usize) -> impl Iterator<Item = &[u8]> {

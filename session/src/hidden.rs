@@ -12,11 +12,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sql::Unseen;
+use sql::{Overloadable, Unseen};
 
 use crate::ages::{Ages, first_words, hashes};
 use crate::halves::Halves;
-use crate::reading::Reading;
+use crate::overloads;
 use crate::state::{CUSTOM_MAX, columns, hex, unhex};
 use crate::text::dotted_names;
 
@@ -46,6 +46,8 @@ pub(crate) struct Names {
     more: bool,
     /// What names them may set something whose name stands nowhere.
     hides: bool,
+    /// What else it names that could be somebody's own.
+    overloadable: Overloadable,
 }
 
 /// Names of one text or body that are followed.
@@ -53,7 +55,7 @@ const NAMES_MAX: usize = 512;
 
 impl Names {
     /// Each as it is, and once.
-    fn of<'a>(names: impl IntoIterator<Item = (Kind, &'a [u8])>) -> Self {
+    pub(crate) fn of<'a>(names: impl IntoIterator<Item = (Kind, &'a [u8])>) -> Self {
         let (mut packed, mut more) = (Vec::new(), false);
         for (count, (kind, name)) in names.into_iter().enumerate() {
             if count == NAMES_MAX {
@@ -64,13 +66,14 @@ impl Names {
             packed.extend_from_slice(name);
             packed.push(0);
         }
-        Self { packed: packed.into(), more, hides: false }
+        Self { packed: packed.into(), more, ..Self::default() }
     }
 
     fn of_code(code: &sql::Code) -> Self {
         let functions = code.calls.iter().map(|name| (Kind::Function, name.as_bytes()));
         let relations = code.names.iter().map(|name| (Kind::Relation, name.as_bytes()));
-        Self { hides: code.hides, ..Self::of(functions.chain(relations)) }
+        let names = Self::of(functions.chain(relations));
+        Self { hides: code.hides, overloadable: code.overloadable, ..names }
     }
 
     /// Those of a text that a client sends.
@@ -85,7 +88,8 @@ impl Names {
         let words: BTreeSet<Vec<u8>> =
             first_words(text, NAMES_MAX / 2).map(<[u8]>::to_ascii_lowercase).collect();
         let both = [Kind::Function, Kind::Relation];
-        Self::of(words.iter().flat_map(|word| both.map(|kind| (kind, &word[..]))))
+        let names = Self::of(words.iter().flat_map(|word| both.map(|kind| (kind, &word[..]))));
+        Self { overloadable: Overloadable::ALL, ..names }
     }
 
     /// These are among them, and certainly called.
@@ -94,7 +98,7 @@ impl Names {
         let others = self.iter().filter(|(kind, name)| *kind != Kind::Function || !is_called(name));
         let called = calls.iter().map(|call| (Kind::Called, call.as_bytes()));
         let all = Self::of(called.chain(others));
-        Self { hides: self.hides, more: self.more || all.more, ..all }
+        Self { packed: all.packed, more: self.more || all.more, ..self }
     }
 
     /// Only whether something is set whose name stands nowhere.
@@ -126,6 +130,7 @@ struct Fact {
     /// It sets something for its transaction.
     sets_locally: bool,
     unseen: Unseen,
+    overloadable: Overloadable,
     leads_to: Names,
 }
 
@@ -198,6 +203,7 @@ impl Place<'_> {
         hasher.write_u32(self.ages.epoch());
         hasher.write_u8(u8::from(names.hides));
         hasher.write_u8(u8::from(names.more));
+        hasher.write_u32(names.overloadable.bits());
         hasher.write(&names.packed);
         hasher.finish()
     }
@@ -235,7 +241,7 @@ const NAME_MAX: usize = 63;
 const ROWS_MAX: usize = 1000;
 
 /// What a text may do by what it leads to.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Depths {
     pub(crate) touches: bool,
     sets_locally: bool,
@@ -243,6 +249,8 @@ pub(crate) struct Depths {
     pub(crate) hides: bool,
     /// What it may do that nobody can ask for afterwards.
     pub(crate) unseen: Unseen,
+    /// What is named in all that, and could be another's.
+    pub(crate) overloadable: Overloadable,
     pub(crate) custom: Vec<Box<[u8]>>,
     /// The words of all names in it, and how often what bears them was changed by then.
     words: Box<[u16]>,
@@ -257,6 +265,36 @@ struct Visited {
 }
 
 impl Depths {
+    /// Of what may do anything.
+    pub(crate) fn of_anything() -> Self {
+        Self { hides: true, ..Self::of_the_unseen() }
+    }
+
+    /// Of what could not be looked at.
+    pub(crate) fn of_the_unseen() -> Self {
+        Self { touches: true, ..Self::default() }
+    }
+
+    /// Of what is kept as a tree in which set_config stands.
+    pub(crate) fn of_tree(tree: &[u8]) -> Self {
+        let custom = dotted_names(&constants(tree)).into();
+        Self { touches: true, hides: sets_unnamed(tree), custom, ..Self::default() }
+    }
+
+    pub(crate) fn of_builtin(known: sql::Builtin) -> Self {
+        Self { touches: known.leaves_something(), unseen: known.unseen(), ..Self::default() }
+    }
+
+    /// And what these may do.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.touches |= more.touches;
+        self.sets_locally |= more.sets_locally;
+        self.hides |= more.hides;
+        self.unseen |= more.unseen;
+        self.overloadable |= more.overloadable;
+        self.custom.extend(more.custom.iter().cloned());
+    }
+
     /// Whether nothing of it has changed.
     fn are_as_they_were(&self, ages: &Ages) -> bool {
         self.age == ages.of_all_hidden(self.words.iter().copied())
@@ -270,11 +308,11 @@ impl Depths {
 
 impl Quest {
     /// Follow the names of a text as far as they are known. What is not is asked for next.
-    pub(crate) fn follow(&mut self, place: Place<'_>, reading: &Reading) -> Arc<Depths> {
-        let key = place.key_of_all(&reading.names);
-        Self::recall(place, reading).unwrap_or_else(|| {
+    pub(crate) fn follow(&mut self, place: Place<'_>, names: &Names) -> Arc<Depths> {
+        let key = place.key_of_all(names);
+        Self::recall(place, names).unwrap_or_else(|| {
             let before = place.ages.any();
-            let depths = Arc::new(self.descend(place, reading));
+            let depths = Arc::new(self.descend(place, names));
             // What is not known yet may be among what others want as well.
             let is_whole = self.wanted.is_empty() && self.rounds < ROUNDS_MAX;
             if is_whole && place.ages.any() == before {
@@ -285,22 +323,23 @@ impl Quest {
     }
 
     /// What is known of a text's names by now; `None`: not all.
-    pub(crate) fn recall(place: Place<'_>, reading: &Reading) -> Option<Arc<Depths>> {
-        let known = place.hidden.known().depths.find(&place.key_of_all(&reading.names));
+    pub(crate) fn recall(place: Place<'_>, names: &Names) -> Option<Arc<Depths>> {
+        let known = place.hidden.known().depths.find(&place.key_of_all(names));
         known.filter(|depths| depths.are_as_they_were(place.ages))
     }
 
-    fn descend(&mut self, place: Place<'_>, reading: &Reading) -> Depths {
-        let Names { more, hides, .. } = reading.names;
-        let mut depths = Depths { touches: more, hides, ..Depths::default() };
+    fn descend(&mut self, place: Place<'_>, names: &Names) -> Depths {
+        let Names { more: touches, hides, overloadable, .. } = *names;
+        let mut depths = Depths { touches, hides, overloadable, ..Depths::default() };
         let mut visited = Visited::default();
         let mut facts: Vec<Arc<Fact>> = Vec::new();
-        self.visit(place, &reading.names, &mut visited, &mut facts, &mut depths);
+        self.visit(place, names, &mut visited, &mut facts, &mut depths);
         while let Some(fact) = facts.pop() {
             depths.touches |= fact.touches || fact.leads_to.more;
             depths.sets_locally |= fact.sets_locally;
             depths.hides |= fact.leads_to.hides;
             depths.unseen |= fact.unseen;
+            depths.overloadable |= fact.overloadable;
             depths.custom.extend(fact.custom.iter().cloned());
             self.visit(place, &fact.leads_to, &mut visited, &mut facts, &mut depths);
         }
@@ -454,7 +493,7 @@ pub(crate) fn is_of(kind: Option<&[u8]>) -> bool {
 impl Row {
     fn read(row: &[u8]) -> Option<Self> {
         let [kind, name, value] = columns(row)?;
-        let kind = kind.filter(|kind| is_of(Some(kind)))?;
+        let kind = kind.filter(|kind| is_of(Some(kind)) && !overloads::is_of(kind))?;
         let (name, value) = (unhex(name?)?, value.map(unhex));
         let of = match kind {
             b"1" | b"2" | b"3" | b"7" | b"9" => Kind::Relation,
@@ -476,7 +515,9 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
     let (mut custom, mut leads) = (Vec::new(), BTreeSet::new());
     let (mut touches, mut hides, mut unseen) = (false, false, Unseen::empty());
     let (mut sets_locally, mut sets, mut has_tree) = (false, false, false);
+    let mut overloadable = Overloadable::default();
     for row in rows {
+        overloadable |= Overloadable::ANYWHERE;
         match &row.says {
             Says::More => {}
             Says::To(kind, name) => {
@@ -503,6 +544,7 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
                 };
                 (touches, hides) = (touches | code.touches, hides | code.hides);
                 (unseen, sets_locally) = (unseen | code.unseen, sets_locally | code.sets_locally);
+                overloadable |= code.overloadable;
                 custom.extend(dotted_names(code.said.as_bytes()));
                 let calls = code.calls.into_iter().map(|name| (Kind::Function, name.into_bytes()));
                 leads.extend(calls);
@@ -515,7 +557,7 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
     hides |= sets && !has_tree;
     let names = Names::of(leads.iter().map(|(kind, name)| (*kind, &name[..])));
     let leads_to = Names { hides, ..names };
-    Fact { custom: custom.into(), touches, sets_locally, unseen, leads_to }
+    Fact { custom: custom.into(), touches, sets_locally, unseen, overloadable, leads_to }
 }
 
 /// The values of a tree's constants, which stand there as bytes: `:constvalue 9 [ 36 0 0 0 97 46 98 … ]`.
@@ -650,7 +692,6 @@ const SECOND: &str = concat!(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::Marks;
 
     /// A row of an answer.
     fn row(kind: &str, name: &str, value: Option<&str>) -> Box<[u8]> {
@@ -674,10 +715,9 @@ mod tests {
     impl World {
         fn follow(&mut self, text: &str) -> Arc<Depths> {
             let names = Names::in_text(text.as_bytes());
-            let reading = Reading { names, ..Reading::new(Marks::ASK, Box::default()) };
             let place = Place { hidden: &self.hidden, ages: &self.ages, pool: 1 };
             self.quest.clear();
-            self.quest.follow(place, &reading)
+            self.quest.follow(place, &names)
         }
 
         fn wants(&self, kind: Kind, name: &str) -> bool {
@@ -782,10 +822,9 @@ mod tests {
     fn what_is_called_is_there_or_unknown() {
         let call = |rows: &[Box<[u8]>]| {
             let names = Names::in_text(b"SELECT f(1) FROM t (i)").calling(&["f", "<=>"]);
-            let reading = Reading { names, ..Reading::new(Marks::ASK, Box::default()) };
             let World { hidden, ages, mut quest } = World::default();
             let place = Place { hidden: &hidden, ages: &ages, pool: 1 };
-            quest.follow(place, &reading);
+            quest.follow(place, &names);
             for wanted in &mut quest.wanted {
                 wanted.is_there = rows
                     .iter()
@@ -793,9 +832,9 @@ mod tests {
                     .any(|row| row.name == *wanted.name);
             }
             quest.learn(&hidden, rows);
-            quest.follow(place, &reading);
+            quest.follow(place, &names);
             quest.learn(&hidden, &[]);
-            quest.follow(place, &reading)
+            quest.follow(place, &names)
         };
         assert!(call(&[]).touches, "nobody has made it");
         let body = || row("6", "f", Some("sql SELECT 1"));

@@ -17,6 +17,7 @@ use crate::reading::{Marks, Reading};
 use crate::server::{Own, Phase, ServerSide};
 use crate::statements::{SCRATCH, Statement, TAKEN};
 use crate::text::{dotted_names, executed};
+use crate::trail::Heed;
 
 /// A name of the client's, and what it means, or nothing but that it is taken: what is given up by its name need
 /// not be prepared any more, and perhaps it cannot be.
@@ -97,16 +98,17 @@ impl Outward<'_> {
             let Deed::Execute(name) = deed else { continue };
             match self.prepared_as(name).filter(|_| depth < DEPTH_MAX) {
                 Some((reading, ground)) => {
+                    let heed = self.server.trail.heed(&reading, self.statements.ages());
                     let reading = Arc::clone(self.tamed(&reading));
                     let scene = self.scene(&reading, b"", Origin::Made(ground));
-                    self.watch_sequences(&reading, scene);
+                    self.watch_sequences(&reading, scene, heed);
                     self.server.trail.mark(&reading, scene);
                     self.watch_executed(&reading, depth + 1);
                 }
                 None => {
                     self.server.trail.mark_unread();
                     let unread = Reading::new(crate::sequences::unread(None), Box::default());
-                    self.watch_sequences(&Arc::new(unread), Scene::default());
+                    self.watch_sequences(&Arc::new(unread), Scene::default(), Heed::Nothing);
                 }
             }
         }

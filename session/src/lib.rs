@@ -22,6 +22,7 @@ mod made;
 mod names;
 mod notes;
 mod outward;
+mod overloads;
 mod parameters;
 mod pids;
 mod prepared;

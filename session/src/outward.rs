@@ -13,6 +13,7 @@ use crate::client::ClientSide;
 use crate::flow::{Aside, Flow};
 use crate::hidden::Quest;
 use crate::ledger::{What, Whose, Wipe};
+use crate::overloads::When;
 use crate::pids::{self, Meant};
 use crate::reading::{Marks, Reading};
 use crate::refusal;
@@ -23,6 +24,7 @@ use crate::server::{Copying, Phase, ServerSide, Unnamed};
 use crate::state::Tie;
 use crate::statements::{Ground, NOBODY, SCRATCH, Statement, Statements};
 use crate::text::{HEAD_MAX, READ_MAX};
+use crate::trail::Heed;
 
 /// Names longer than this are not looked for: no statement was ever given one.
 const NAMES_MAX: usize = 1 << 20;
@@ -322,7 +324,8 @@ impl Outward<'_> {
 
     /// A text is about to be run.
     fn watch(&mut self, reading: &Arc<Reading>, text: &[u8], origin: Origin<'_>) {
-        if reading.is_idle {
+        let heed = self.server.trail.heed(reading, self.statements.ages());
+        if reading.is_idle && heed == Heed::Nothing {
             self.server.trail.pass();
             return;
         }
@@ -337,7 +340,7 @@ impl Outward<'_> {
         }
         let reading = self.tamed(reading);
         let scene = self.scene(reading, text, origin);
-        self.watch_sequences(reading, scene);
+        self.watch_sequences(reading, scene, heed);
         if reading.resets.is_some() {
             self.expect_regain(reading);
         }
@@ -364,9 +367,13 @@ impl Outward<'_> {
 
     #[cold]
     fn is_tame(&self, reading: &Reading) -> bool {
-        let place = self.statements.place(self.server.trail.habit.number());
-        let depths = if self.rules.doubts { None } else { Quest::recall(place, reading) };
-        depths.is_some_and(|depths| depths.are_idle())
+        let habit = &self.server.trail.habit;
+        let place = self.statements.place(habit.number());
+        let depths = if self.rules.doubts { None } else { Quest::recall(place, &reading.names) };
+        let names = habit.overloads.known(When::of(place.ages));
+        depths
+            .zip(names)
+            .is_some_and(|(depths, names)| depths.are_idle() && !names.meets(depths.overloadable))
     }
 
     /// A statement is about to be run; `None`: one that nobody has seen.
@@ -384,8 +391,8 @@ impl Outward<'_> {
     }
 
     /// What sequences gave others is discarded before this client could find it.
-    pub(crate) fn watch_sequences(&mut self, reading: &Arc<Reading>, scene: Scene) {
-        if !self.server.trail.habit.concerns(reading.marks) {
+    pub(crate) fn watch_sequences(&mut self, reading: &Arc<Reading>, scene: Scene, heed: Heed) {
+        if heed != Heed::Touched && !self.server.trail.habit.concerns(reading.marks) {
             return;
         }
         let has_seam = self.server.trail.sequences.seam.is_some();
@@ -393,7 +400,10 @@ impl Outward<'_> {
             // It is not run.
             return;
         }
-        let marks = self.with_hidden(reading);
+        let mut marks = self.with_hidden(reading);
+        if heed == Heed::Touched {
+            marks = self.with_overloads(marks);
+        }
         let (trail, client) = (&mut self.server.trail, &mut *self.client);
         let (has, ledger) = (&mut client.remembers, &self.server.ledger);
         if !trail.sequences.run((reading, scene, marks), client.pid, has, &trail.habit, ledger) {
@@ -426,12 +436,22 @@ impl Outward<'_> {
             return marks;
         }
         let place = self.statements.place(habit.number());
-        match Quest::recall(place, reading) {
+        match Quest::recall(place, &reading.names) {
             None => marks.and(Marks::MAY_READ),
             Some(depths) if !depths.unseen.contains(Unseen::READS) => marks,
             Some(depths) if depths.unseen.contains(Unseen::GIVES) => marks.and(Marks::SEQUENCE),
             Some(_) => marks.without(Marks::MAY_GIVE).and(Marks::SEQUENCE),
         }
+    }
+
+    /// The same, where functions of others may run that nobody sees.
+    fn with_overloads(&self, marks: Marks) -> Marks {
+        let ages = self.statements.ages();
+        let found = self.server.trail.habit.overloads.find(When::of(ages));
+        let unseen = found.map_or(Unseen::empty(), |found| found.does.unseen);
+        let also = [(Unseen::GIVES, Marks::MAY_GIVE), (Unseen::READS, Marks::SEQUENCE)];
+        let also = also.into_iter().filter(|(what, _)| unseen.contains(*what));
+        also.fold(marks, |marks, (_, mark)| marks.and(mark))
     }
 
     /// Whether what is run next could find what sequences gave others, or be taken for what finds it: that depends on an
@@ -444,7 +464,7 @@ impl Outward<'_> {
     fn mark_unknown(&mut self, text: Option<&[u8]>) {
         self.mark_unread();
         let unread = Reading::new(crate::sequences::unread(text), Box::default());
-        self.watch_sequences(&Arc::new(unread), Scene::default());
+        self.watch_sequences(&Arc::new(unread), Scene::default(), Heed::Nothing);
     }
 
     pub(crate) fn mark_unread(&mut self) {

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use std::mem;
 use std::sync::Arc;
 
-use sql::Signal;
+use sql::{Overloadable, Signal};
 
 use crate::ages::{Change, Words};
 use crate::beliefs::{Beliefs, Scene, Shelf, Turn};
@@ -39,6 +39,8 @@ pub struct Reading {
     pub turn: Turn,
     /// What it may run that does not stand in it.
     pub(crate) names: Names,
+    /// What it names that could be somebody's own though PostgreSQL has it, too.
+    pub(crate) overloadable: Overloadable,
     /// The same text, where what it calls does nothing to the session.
     pub(crate) tame: Option<Arc<Self>>,
     /// What it stands on, where what it was seen to do is believed.
@@ -272,7 +274,10 @@ impl Readings {
             return known;
         }
         let mut reading = (self.read)(text);
-        if !reading.marks.is_none() {
+        if reading.marks.has(Marks::LEARN) {
+            reading.overloadable |= Overloadable::ANYWHERE;
+        }
+        if !reading.marks.is_none() || !reading.overloadable.is_none() {
             reading.beginning = text.get(..BEGINNING_MAX).unwrap_or(text).into();
         }
         self.last += 1;
@@ -283,6 +288,7 @@ impl Readings {
         if let Some(tame) = reading.tame.as_mut().and_then(Arc::get_mut) {
             tame.beginning = reading.beginning.clone();
             tame.words = Words::of(text);
+            tame.overloadable = reading.overloadable;
             // It is given names of settings by nobody, so that its literals make no difference.
             let number = shape.map_or(self.last, |shape| self.seed.hash_one(shape) | OF_SHAPE);
             tame.seen = Beliefs::on(&self.shelf, number);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use crate::beliefs::Scene;
 use crate::catalogs::Catalogs;
 use crate::ledger::{Ledger, Trust};
+use crate::overloads::Overloads;
 use crate::reading::{Marks, Reading};
 use crate::seam::Seam;
 use crate::text::find;
@@ -19,6 +20,8 @@ pub struct Habit {
     seen: AtomicU8,
     /// What is known of its catalogs.
     pub(crate) catalogs: Catalogs,
+    /// Of functions there whose names are no news.
+    pub(crate) overloads: Overloads,
     /// Something that reads them stands behind a table.
     reads_behind: AtomicBool,
     /// No other pool has it, nor ever had.
@@ -30,7 +33,13 @@ impl Default for Habit {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Relaxed);
         let seen = AtomicU8::default();
-        Self { seen, catalogs: Catalogs::default(), reads_behind: AtomicBool::default(), number }
+        Self {
+            seen,
+            catalogs: Catalogs::default(),
+            overloads: Overloads::default(),
+            reads_behind: AtomicBool::default(),
+            number,
+        }
     }
 }
 
@@ -242,6 +251,11 @@ impl Sequences {
             }
         }
         discard
+    }
+
+    /// One may have given something to nobody knows whom.
+    pub(crate) fn give_unseen(&mut self) {
+        self.others = true;
     }
 
     /// The DISCARD is on its way.

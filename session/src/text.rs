@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sql::{Act, Discarded, States, Touch, Transaction};
+use sql::{Act, Discarded, Overloadable, States, Touch, Transaction};
 
 use crate::ages::{Change, is_found, mentions, speaks};
 use crate::beliefs::Turn;
@@ -42,6 +42,7 @@ pub fn read(text: &[u8]) -> Reading {
         let mut known = Reading::new(marks, dotted_names(text));
         known.deeds = executed(text);
         known.names = Names::at_least(text.get(..HEAD_MAX).unwrap_or(text));
+        known.overloadable = Overloadable::ALL;
         let changes = if speaks(text) { Change::Anything } else { Change::Nothing };
         return known.changing(changes);
     }
@@ -63,13 +64,15 @@ pub fn read(text: &[u8]) -> Reading {
     let mut known = Reading::new(marks, custom).showing(shows);
     let calls: Vec<&str> =
         reading.statements.iter().flat_map(|one| &one.calls).map(String::as_str).collect();
-    known.names = if reading.statements.iter().any(may_run_more) {
+    let may_run = reading.unread.is_some() || reading.statements.iter().any(may_run_more);
+    known.names = if may_run {
         Names::in_text(text).calling(&calls)
     } else if reading.acts().any(|act| *act == Act::Function("set_config")) {
         Names::in_text(text).without_names()
     } else {
         Names::default()
     };
+    known.overloadable = reading.overloadable();
     known.deeds = deeds(&reading);
     known.vacates = vacates(&reading);
     known.changes = changes(&reading, text);

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use sql::Unseen;
+use sql::{Overloadable, Unseen};
 
-use crate::ages::mentions;
+use crate::ages::{Ages, mentions};
 use crate::beliefs::{Locally, Scene, Trace};
 use crate::catalogs;
 use crate::hidden::Quest;
 use crate::made::{Deed, Made, Workshop, ground};
+use crate::overloads::{self, Found, List, When};
 use crate::reading::{Marks, Reading};
 use crate::recent::spread;
 use crate::sequences::Sequences;
@@ -54,6 +55,16 @@ pub struct Trail {
     quest: Quest,
     /// It is asked whether the catalogs have changed.
     looks: bool,
+    /// What ran names this, which could be somebody's own.
+    overloadable: Overloadable,
+    /// It is asked which of these there are that touch the session.
+    lists: bool,
+    /// When that was.
+    listed_at: When,
+    /// What it answered.
+    list: Option<List>,
+    /// What came of that.
+    overloads: Option<Found>,
     /// Names with a dot in them that what ran has said.
     heard: Vec<Box<[u8]>>,
     /// What ran lately that may have been told what to set.
@@ -89,6 +100,16 @@ struct Learner {
     scene: Scene,
     /// What it leads to may leave something behind, whether it was seen to or not.
     touches: bool,
+}
+
+/// Whether a text may run functions of others where nobody sees it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Heed {
+    Nothing,
+    /// It may: nobody knows yet which there are.
+    Unknown,
+    /// It may, and they touch the session.
+    Touched,
 }
 
 /// What was run.
@@ -142,6 +163,56 @@ impl Trail {
         if self.released.take().is_some() {
             self.marks = self.marks.and(Marks::ASK).and(Marks::RESETS);
         }
+    }
+
+    /// A text is about to be run in which functions of others may run that nobody sees there.
+    #[inline]
+    pub(crate) fn heed(&mut self, reading: &Arc<Reading>, ages: &Ages) -> Heed {
+        if reading.overloadable.is_none() {
+            return Heed::Nothing;
+        }
+        let names = self.habit.overloads.known(When::of(ages));
+        let meets = names.is_none_or(|names| names.meets(reading.overloadable));
+        let is_due = self.habit.catalogs.are_due(ages.second());
+        if meets || is_due { self.heed_more(reading, is_due, ages) } else { Heed::Nothing }
+    }
+
+    #[cold]
+    fn heed_more(&mut self, reading: &Arc<Reading>, is_due: bool, ages: &Ages) -> Heed {
+        if self.marks.is_none() {
+            self.shown = Ties::default();
+        }
+        self.marks = self.marks.and(Marks::LEARN);
+        self.workshop.unsettle();
+        self.overloadable |= reading.overloadable;
+        self.looks |= is_due;
+        let overloads = &self.habit.overloads;
+        let names = overloads.known(When::of(ages));
+        self.lists |= names.is_none() || overloads.are_due(ages.second());
+        let Some(names) = names else { return Heed::Unknown };
+        if !names.meets(reading.overloadable) {
+            return Heed::Nothing;
+        }
+        self.marks = self.marks.and(Marks::ASK).and(Marks::RESETS);
+        self.workshop.stirred = true;
+        if self.told.len() < TOLD_MAX {
+            self.told.push(Arc::clone(reading));
+        }
+        if self.ties.is_none() {
+            self.culprit = Some(Arc::clone(reading));
+        }
+        Heed::Touched
+    }
+
+    /// What functions of others do that may have run, and run where nobody sees it.
+    fn find_overloads(&mut self, statements: &Statements, named: Overloadable) -> Option<Found> {
+        if named.is_none() || self.lists || self.list.is_some() {
+            return None;
+        }
+        let now = When::of(statements.ages());
+        let found = self.overloads.clone().or_else(|| self.habit.overloads.find(now));
+        self.lists = found.is_none();
+        found.filter(|found| found.names.meets(named))
     }
 
     /// A text is run.
@@ -384,6 +455,8 @@ impl Trail {
         (self.heard, self.hides_names) = (Vec::new(), false);
         self.told.clear();
         self.looks = false;
+        self.overloadable = Overloadable::default();
+        (self.lists, self.list, self.overloads) = (false, None, None);
         self.learners.clear();
         self.others.clear();
         self.quest.end();
@@ -394,14 +467,30 @@ impl Trail {
     pub fn explore(&mut self, statements: &Statements) {
         self.quest.clear();
         let place = statements.place(self.habit.number());
+        if let Some(found) = self.list.as_ref().and_then(|list| list.weigh(&mut self.quest, place))
+        {
+            self.habit.overloads.keep(self.listed_at, &found);
+            (self.list, self.overloads) = (None, Some(found));
+        }
         let mut all = Vec::new();
         for learner in &mut self.learners {
-            let depths = self.quest.follow(place, &learner.reading);
+            let depths = self.quest.follow(place, &learner.reading.names);
             learner.touches = depths.touches;
             all.push(depths);
         }
         for reading in &self.others {
-            all.push(self.quest.follow(place, reading));
+            all.push(self.quest.follow(place, &reading.names));
+        }
+        let named = all.iter().fold(self.overloadable, |named, depths| named | depths.overloadable);
+        if let Some(found) = self.find_overloads(statements, named) {
+            self.marks = self.marks.and(Marks::ASK);
+            if found.does.unseen.contains(Unseen::GIVES) {
+                self.sequences.give_unseen();
+            }
+            all.push(found.does);
+        }
+        if self.lists {
+            self.listed_at = When::of(statements.ages());
         }
         for depths in all {
             self.hides_names |= depths.hides;
@@ -422,18 +511,28 @@ impl Trail {
         if changed {
             statements.ages().changed_elsewhere();
         }
-        if !self.quest.asks() && !changed {
+        let listed = std::mem::take(&mut self.lists);
+        if listed {
+            self.list = Some(List::read(rows));
+        }
+        if !self.quest.asks() && !changed && !listed {
             return false;
         }
         self.quest.learn(statements.place(self.habit.number()).hidden, rows);
         let known = self.custom.len();
         self.explore(statements);
-        self.quest.asks() || self.custom.len() > known
+        self.quest.asks() || self.lists || self.custom.len() > known
     }
 
     /// It has answered with an error: it `cannot` be asked, or could not this time. Whether it is to be asked for less.
     pub fn stop_exploring(&mut self, statements: &Statements, cannot: bool) -> bool {
-        let asks = self.quest.asks() || self.looks;
+        let asks = self.quest.asks() || self.looks || self.lists;
+        let lists = std::mem::take(&mut self.lists);
+        if lists && cannot {
+            self.habit.overloads.give_up();
+        } else if lists || self.list.take().is_some() {
+            self.overloads = Some(Found::unseen());
+        }
         if std::mem::take(&mut self.looks) && cannot {
             self.habit.catalogs.give_up();
         }
@@ -509,6 +608,9 @@ impl Trail {
         crate::state::probe(self.custom.iter().map(|name| &**name).chain(set), out);
         if self.looks {
             out.extend_from_slice(catalogs::ASK.as_bytes());
+        }
+        if self.lists {
+            out.extend_from_slice(overloads::ASK.as_bytes());
         }
         if self.quest.asks() {
             self.quest.ask(out);

@@ -600,6 +600,7 @@ impl Engine {
             Op::Probe => &format!("SELECT {}", self.run_probe()),
             Op::Limit => self.run_limit(),
             Op::Look => self.run_look()?,
+            Op::List => self.run_list()?,
             Op::CopyIn { fails_at } => {
                 self.run_copy_in(*fails_at, extended.is_some());
                 return Ok(Stop::Ready);
@@ -758,6 +759,15 @@ impl Engine {
         let row = ["20", "", &changes].map(|text| Some(text.as_bytes()));
         say::data_row(&mut self.out, &row);
         Ok("SELECT 1")
+    }
+
+    /// Which functions have a name that PostgreSQL has, too: none.
+    fn run_list(&mut self) -> Result<&'static str, Failure> {
+        if self.looks.is_none() {
+            return error("42883", "operator does not exist: pg_catalog.>=");
+        }
+        self.columns(b"name");
+        Ok("SELECT 0")
     }
 
     /// What the session is set to, and what ties it. How many rows that took.

@@ -123,6 +123,7 @@ pub(crate) enum Op<'a> {
     Limit,
     /// It asks whether anything was changed elsewhere.
     Look,
+    List,
     /// `RESET "junk"`
     Reset {
         name: &'a [u8],
@@ -209,6 +210,9 @@ pub(crate) fn op(statement: &[u8]) -> Op<'_> {
     }
     if statement.starts_with(b"SELECT '20'::pg_catalog.text,") {
         return Op::Look;
+    }
+    if statement.starts_with(b"SELECT '21'::pg_catalog.text,") {
+        return Op::List;
     }
     if statement.starts_with(b"SELECT 'w','',") {
         return Op::Limit;

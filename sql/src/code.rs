@@ -9,6 +9,7 @@ use pg_query::protobuf::{KeywordKind, ScanToken, Token};
 
 use crate::catalog::{self, Builtin};
 use crate::digest::range;
+use crate::overloadable::Overloadable;
 use crate::reading::{Touch, tokens};
 use crate::states::States;
 
@@ -30,6 +31,8 @@ pub struct Code {
     pub hides: bool,
     /// What nobody can ask a session for afterwards.
     pub unseen: Unseen,
+    /// What could be somebody's own though it has a name of PostgreSQL's.
+    pub overloadable: Overloadable,
 }
 
 bitflags::bitflags! {
@@ -99,7 +102,7 @@ impl Code {
                 words.push(word);
             }
         }
-        let mut code = Self::default();
+        let mut code = Self { overloadable: Overloadable::ANYWHERE, ..Self::default() };
         for at in 0..words.len() {
             code.take(&words, at, reach);
         }
@@ -173,6 +176,7 @@ impl Code {
         self.hides |= inner.hides;
         self.sets_locally |= inner.sets_locally;
         self.unseen |= inner.unseen;
+        self.overloadable |= inner.overloadable;
     }
 
     /// Behind a SET.
@@ -191,6 +195,7 @@ impl Code {
 
     /// `open`: where its bracket is.
     fn call(&mut self, name: &str, words: &[Word<'_>], open: usize, reach: Reach) {
+        self.overloadable |= Overloadable::of(name);
         match catalog::builtin(name) {
             None => {
                 let leaves =

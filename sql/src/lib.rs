@@ -6,8 +6,8 @@
 //!
 //! What no text can show: whether a table has triggers, rules, policies, defaults, or columns of a domain with checks;
 //! whether a view calls functions; and whether a name that PostgreSQL has built in has been overloaded by somebody with
-//! a better match for these arguments. Such statements are [`Touch::Ordinary`] or say so in
-//! [`Statement::overloadable`]: whoever must be certain asks the server afterwards.
+//! a better match for these arguments, or a cast or a domain's check been made. Such statements are [`Touch::Ordinary`] or
+//! say so in [`Statement::overloadable`]: whoever must be certain asks the server.
 //!
 //! Names are taken to mean what they mean while `pg_catalog` is searched first, which it is unless the search_path names
 //! it further back: see [`catalog_comes_first`].
@@ -20,6 +20,7 @@ mod catalog;
 mod code;
 mod digest;
 mod mentions;
+mod overloadable;
 mod parameters;
 mod reading;
 mod result;
@@ -32,6 +33,7 @@ pub use act::{
 pub use catalog::{Builtin, builtin, catalog_comes_first, encoding_is_plain};
 pub use code::{Code, Unseen, may_set};
 pub use digest::Digest;
+pub use overloadable::Overloadable;
 pub use parameters::parameters;
 pub use reading::{Reading, Signal, Statement, TEXT_BYTES_MAX, Touch, Unread};
 pub use result::returns_nothing;

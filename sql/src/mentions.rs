@@ -11,7 +11,7 @@ use crate::act::{Object, is_temporary_schema};
 
 #[derive(Debug, Default)]
 pub(crate) struct Mentions {
-    pub(crate) functions: Vec<Call>,
+    pub(crate) functions: Vec<Object>,
     pub(crate) operators: Vec<Object>,
     /// Tables and views, and names of WITH, which look the same.
     pub(crate) relations: Vec<Object>,
@@ -19,12 +19,8 @@ pub(crate) struct Mentions {
     pub(crate) temporary: bool,
     /// Rows are changed.
     pub(crate) writes: bool,
-}
-
-#[derive(Debug, Eq, PartialEq)]
-pub(crate) struct Call {
-    pub(crate) object: Object,
-    pub(crate) has_arguments: bool,
+    /// There is more to it than constants: something is called, read or cast.
+    pub(crate) computes: bool,
 }
 
 impl Mentions {
@@ -41,8 +37,6 @@ struct Walk {
     mentions: Mentions,
     /// The parts of a name, while within a field that is one.
     name: Option<Vec<String>>,
-    /// How many structs were walked: how a list is told from an empty one.
-    structs: usize,
 }
 
 impl Walk {
@@ -70,7 +64,6 @@ enum Kind {
     Call {
         field: &'static str,
         name: Vec<String>,
-        has_arguments: bool,
     },
     /// Of an operator, by the field that names it.
     Operator(&'static str),
@@ -82,7 +75,7 @@ enum Kind {
 
 impl Kind {
     fn of(name: &str) -> Self {
-        let call = |field| Self::Call { field, name: Vec::new(), has_arguments: false };
+        let call = |field| Self::Call { field, name: Vec::new() };
         match name {
             "FuncCall" => call("funcname"),
             "RangeTableSample" => call("method"),
@@ -106,12 +99,7 @@ impl ser::SerializeStruct for Struct<'_> {
     ) -> Result<(), Never> {
         let Self { walk, kind } = self;
         match kind {
-            Kind::Call { field, name, .. } if key == *field => *name = walk.name(value),
-            Kind::Call { has_arguments, .. } if key == "args" => {
-                let before = walk.structs;
-                let _written = value.serialize(&mut **walk);
-                *has_arguments = walk.structs > before;
-            }
+            Kind::Call { field, name } if key == *field => *name = walk.name(value),
             Kind::Operator(field) if key == *field => {
                 let name = walk.name(value);
                 if !name.is_empty() {
@@ -133,9 +121,7 @@ impl ser::SerializeStruct for Struct<'_> {
     fn end(self) -> Result<(), Never> {
         let mentions = &mut self.walk.mentions;
         match self.kind {
-            Kind::Call { name, has_arguments, .. } => {
-                mentions.functions.push(Call { object: Object::of(&name), has_arguments });
-            }
+            Kind::Call { name, .. } => mentions.functions.push(Object::of(&name)),
             Kind::Relation { schema, name } => {
                 let schema = Some(schema).filter(|schema| !schema.is_empty());
                 mentions.relations.push(Object { schema, name });
@@ -252,10 +238,12 @@ impl<'a> Serializer for &'a mut Walk {
     }
 
     fn serialize_struct(self, name: &'static str, _: usize) -> Result<Struct<'a>, Never> {
-        self.structs += 1;
         self.mentions.writes |=
             matches!(name, "InsertStmt" | "UpdateStmt" | "DeleteStmt" | "MergeStmt");
-        Ok(Struct { walk: self, kind: Kind::of(name) })
+        let kind = Kind::of(name);
+        self.mentions.computes |=
+            !matches!(kind, Kind::Other) || matches!(name, "TypeCast" | "ParamRef");
+        Ok(Struct { walk: self, kind })
     }
 
     fn serialize_struct_variant(

@@ -6,6 +6,7 @@ use pg_query::protobuf::{RawStmt, ScanToken};
 use pg_query::{Error, ParserOptions};
 
 use crate::act::Act;
+use crate::overloadable::Overloadable;
 use crate::states::States;
 use crate::utility;
 
@@ -55,9 +56,8 @@ pub struct Statement {
     pub writes: bool,
     /// Columns of its result, counted from 0, that say whether a process was sent a signal.
     pub signals: Vec<(u16, Signal)>,
-    /// It uses names that PostgreSQL has built in, with arguments and without saying `pg_catalog`, so that a function or
-    /// operator of the same name that somebody made could be meant.
-    pub overloadable: bool,
+    /// What could be somebody's own though it has a name of PostgreSQL's.
+    pub overloadable: Overloadable,
     /// Functions and operators that nobody here knows, by their names without schemas.
     pub calls: Vec<String>,
 }
@@ -122,8 +122,10 @@ impl Reading {
     }
 
     #[must_use]
-    pub fn overloadable(&self) -> bool {
-        self.statements.iter().any(|statement| statement.overloadable)
+    pub fn overloadable(&self) -> Overloadable {
+        let all = self.statements.iter().map(|statement| statement.overloadable);
+        let all = all.fold(Overloadable::default(), |all, one| all | one);
+        if self.unread.is_some() { Overloadable::ALL } else { all }
     }
 
     /// Of all statements, those within PREPARE not counted.
@@ -195,7 +197,7 @@ impl Statement {
             touch: Touch::Inert,
             writes: false,
             signals: Vec::new(),
-            overloadable: false,
+            overloadable: Overloadable::default(),
             calls: Vec::new(),
         }
     }

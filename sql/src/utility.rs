@@ -12,7 +12,8 @@ use crate::act::{
     is_temporary_schema,
 };
 use crate::catalog;
-use crate::mentions::{Call, Mentions};
+use crate::mentions::Mentions;
+use crate::overloadable::Overloadable;
 use crate::reading::{Signal, Statement, Touch, tokens};
 use crate::states::States;
 
@@ -151,7 +152,7 @@ fn leftmost_into(mut select: &protobuf::SelectStmt) -> Option<&protobuf::IntoCla
 /// What functions, operators and relations come to, when they are used.
 fn weigh(mentions: &Mentions) -> Statement {
     let mut statement = Statement { writes: mentions.writes, ..Statement::blank() };
-    for Call { object, has_arguments } in &mentions.functions {
+    for object in &mentions.functions {
         let known = match object.schema.as_deref() {
             None | Some("pg_catalog") => catalog::builtin(&object.name),
             Some(_) => None,
@@ -167,7 +168,9 @@ fn weigh(mentions: &Mentions) -> Statement {
         statement.ends |= known.ends;
         statement.reads |= known.reads;
         statement = statement.at_least(known.touch);
-        statement.overloadable |= *has_arguments && object.schema.is_none();
+        if object.schema.is_none() {
+            statement.overloadable |= Overloadable::of(&object.name);
+        }
         if !known.name.is_empty() {
             statement.acts.push(Act::Function(known.name));
         }
@@ -178,7 +181,6 @@ fn weigh(mentions: &Mentions) -> Statement {
         if !ours || !is_known {
             statement = calls(statement, &operator.name, is_known);
         }
-        statement.overloadable |= operator.schema.is_none();
     }
     for relation in &mentions.relations {
         if mentions.writes && relation.name == "pg_settings" {
@@ -189,6 +191,9 @@ fn weigh(mentions: &Mentions) -> Statement {
             Some(reads) => statement.reads |= reads,
             None => statement = statement.at_least(Touch::Ordinary),
         }
+    }
+    if mentions.computes {
+        statement.overloadable |= Overloadable::ANYWHERE;
     }
     if mentions.temporary {
         statement.reads |= States::TEMPORARY;

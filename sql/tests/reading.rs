@@ -1,8 +1,8 @@
 //! Texts and what is read in them.
 
 use sql::{
-    Act, Discarded, Item, Mode, Object, Reading, Setting, Statement, States, TEXT_BYTES_MAX,
-    Temporary, Touch, Transaction, Unread, Value,
+    Act, Discarded, Item, Mode, Object, Overloadable, Reading, Setting, Statement, States,
+    TEXT_BYTES_MAX, Temporary, Touch, Transaction, Unread, Value,
 };
 
 fn read(text: &str) -> Reading {
@@ -302,17 +302,22 @@ fn harmless_statements_are_seen_to_be() {
 
 #[test]
 fn overloadable_names_are_pointed_out() {
-    for sql in ["SELECT length('x')", "SELECT 1 + 1", "SELECT a FROM t WHERE a = 1"] {
-        assert!(one(sql).overloadable, "{sql}");
-    }
-    for sql in [
-        "SELECT 1",
-        "SELECT now(), version()",
-        "SELECT pg_catalog.length('x')",
-        "SELECT 1 OPERATOR(pg_catalog.+) 1",
+    let (length, anywhere) = (Overloadable::of("length"), Overloadable::ANYWHERE);
+    assert!(!length.meets(anywhere) && !length.meets(Overloadable::of("now")));
+    for (sql, what) in [
+        ("SELECT length('x')", length | anywhere),
+        ("SELECT pg_catalog.length('x')", anywhere),
+        ("SELECT now()", Overloadable::of("now") | anywhere),
+        ("SELECT 1 + 1", anywhere),
+        ("SELECT a FROM t", anywhere),
+        ("SELECT 'x'::d", anywhere),
+        ("SELECT $1", anywhere),
+        ("SELECT 1, 'x'", Overloadable::default()),
+        ("BEGIN", Overloadable::default()),
     ] {
-        assert!(!one(sql).overloadable, "{sql}");
+        assert_eq!(one(sql).overloadable, what, "{sql}");
     }
+    assert_eq!(Reading::of(b"SELECT '", true).overloadable(), Overloadable::ALL);
 }
 
 #[test]

@@ -217,7 +217,7 @@ fn rows_without_sequences_pin_nobody() {
     let id = ann.value("INSERT INTO u (i) VALUES (1) RETURNING id");
     assert_eq!(ann.value("SELECT lastval()"), id);
     ann.run("COMMIT");
-    assert_eq!(pins(&world), ["sequence"]);
+    eventually("it is pinned", || pins(&world) == ["sequence"]);
 }
 
 /// Where nobody reads in a later transaction, nobody is pinned; where nobody reads at all, nothing is sent.
@@ -344,6 +344,26 @@ fn who_reads_before_it_is_known_that_a_transaction_failed_finds_nothing_of_other
                 bob.query("ROLLBACK");
                 bob.run("DISCARD ALL");
             }
+        }
+    }
+}
+
+/// Nor where what is given is given by a function that nobody names as what it is.
+#[test]
+fn nobody_finds_what_was_given_by_what_nobody_names() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    world.direct().run(
+        "CREATE SEQUENCE s; GRANT ALL ON s TO app; \
+         CREATE FUNCTION abs(a text) RETURNS bigint LANGUAGE sql AS $$ SELECT nextval('s') $$; \
+         CREATE FUNCTION last(a text) RETURNS bigint LANGUAGE sql AS $$ SELECT lastval() $$; \
+         CREATE OPERATOR - (FUNCTION = last, RIGHTARG = text)",
+    );
+    let (mut ann, mut bob) = (world.client(), world.client());
+    for look in ["SELECT lastval()", "SELECT - 'x'::text"] {
+        for _ in 0..3 {
+            ann.run("SELECT abs('x'::text)");
+            assert_eq!(bob.query(look).code(), "55000", "{look}");
         }
     }
 }

@@ -716,6 +716,157 @@ fn a09_custom_settings_that_only_a_function_names_are_their_clients() {
     }
 }
 
+/// What makes functions that set `app.tenant` to `ann` where nobody names them as what they are: they have a name of
+/// PostgreSQL's own, or are behind an operator, a cast, a domain; and what runs them.
+fn unnamed_ways() -> [(String, &'static str); 7] {
+    let sets = "LANGUAGE plpgsql AS $$ BEGIN PERFORM set_config('app.tenant', 'ann', false); RETURN true; END $$";
+    [
+        (format!("CREATE FUNCTION abs(a text) RETURNS bool {sets}"), "SELECT abs('x'::text)"),
+        (
+            format!(
+                "CREATE FUNCTION f(a text, b text) RETURNS bool {sets}; \
+                 CREATE OPERATOR + (FUNCTION = f, LEFTARG = text, RIGHTARG = text)"
+            ),
+            "SELECT 'x'::text + 'y'::text",
+        ),
+        (
+            format!(
+                "CREATE TYPE pair AS (a int, b int); CREATE FUNCTION f(a pair) RETURNS bool {sets}; \
+                 CREATE CAST (pair AS bool) WITH FUNCTION f(pair)"
+            ),
+            "SELECT '(1,2)'::pair::bool",
+        ),
+        (
+            format!(
+                "CREATE FUNCTION f(a int) RETURNS bool {sets}; CREATE DOMAIN small AS int CHECK (f(VALUE))"
+            ),
+            "SELECT 1::small",
+        ),
+        (
+            format!(
+                "CREATE FUNCTION f(a int) RETURNS bool {sets}; CREATE FUNCTION abs(a text) RETURNS bool \
+                 LANGUAGE sql AS 'SELECT f(1)'; CREATE FUNCTION g() RETURNS bool LANGUAGE plpgsql AS \
+                 $$ BEGIN RETURN abs('x'::text); END $$"
+            ),
+            "SELECT g()",
+        ),
+        (
+            format!(
+                "CREATE FUNCTION abs(a text) RETURNS bool {sets}; CREATE TABLE t (i int); GRANT ALL ON t TO app; \
+                 CREATE FUNCTION g() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$ BEGIN IF NEW.i = 1 THEN PERFORM abs('x'::text); END IF; RETURN NEW; END $$; \
+                 CREATE TRIGGER t BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION g()"
+            ),
+            "INSERT INTO t VALUES (1)",
+        ),
+        (
+            "CREATE DOMAIN small AS int CHECK (set_config('app.tenant', 'ann', false) <> '')"
+                .into(),
+            "SELECT 1::small",
+        ),
+    ]
+}
+
+#[test]
+fn a09_custom_settings_that_only_what_nobody_names_sets_are_their_clients() {
+    howdah_only!("it leaks");
+    for (made, way) in unnamed_ways() {
+        for elsewhere in [true, false] {
+            let world = World::pool(1);
+            world.direct().run(
+                "CREATE FUNCTION tenant() RETURNS text LANGUAGE sql AS \
+                 $$ SELECT coalesce(current_setting('app' || '.tenant', true), '') $$; \
+                 GRANT ALL ON SCHEMA public TO app",
+            );
+            let (mut ann, mut bob) = two(&world);
+            let finds = |client: &mut Raw| client.value("SELECT pg_catalog.concat(tenant())");
+            if elsewhere {
+                world.direct().run(&made);
+            } else {
+                // What was there before is known by then.
+                for _ in 0..3 {
+                    assert_eq!(finds(&mut ann), "");
+                    ann.run("SELECT 1 + 1");
+                }
+                ann.run(&made);
+            }
+            for _ in 0..3 {
+                ann.run(way);
+                assert_eq!(finds(&mut bob), "", "{way}, {elsewhere}");
+                assert_eq!(finds(&mut ann), "ann", "{way}, {elsewhere}");
+            }
+        }
+    }
+}
+
+/// Where nobody can tell what they set, whoever may have run one keeps its server.
+#[test]
+fn what_nobody_names_may_set_what_nobody_can_tell() {
+    howdah_only!("it leaks");
+    let world = World::pool(2);
+    world.direct().run(
+        "CREATE FUNCTION abs(a text) RETURNS text LANGUAGE plpgsql AS \
+         $$ BEGIN RETURN set_config('app.' || a, 'ann', false); END $$",
+    );
+    let (mut ann, mut bob) = two(&world);
+    let look = "SELECT pg_catalog.concat(pg_catalog.current_setting('app.tenant', true))";
+    ann.run("SELECT abs('ten' || 'ant'::text)");
+    for _ in 0..3 {
+        assert_eq!(bob.value(look), "");
+        assert_eq!(ann.value(look), "ann");
+    }
+    let pins = world.howdah.console("SHOW PINS");
+    assert_eq!(pins.rows().len(), 1, "{pins:?}");
+}
+
+/// Where such functions leave the session alone, and where there are none, nobody pays.
+#[test]
+fn names_of_ones_own_that_leave_nothing_pay_nothing() {
+    howdah_only!("it never pays");
+    let world = World::pool(1);
+    world.direct().run(
+        "CREATE FUNCTION abs(a text) RETURNS int LANGUAGE sql AS 'SELECT abs(length(a))'; \
+         CREATE FUNCTION round(a text, b int) RETURNS text LANGUAGE plpgsql AS \
+         $$ BEGIN RETURN round(a::numeric, b); END $$; \
+         CREATE OPERATOR + (FUNCTION = textcat, LEFTARG = text, RIGHTARG = text); \
+         CREATE TYPE pair AS (a int, b int); \
+         CREATE FUNCTION f(a pair) RETURNS int LANGUAGE sql AS 'SELECT a.a'; \
+         CREATE CAST (pair AS int) WITH FUNCTION f(pair); \
+         CREATE DOMAIN small AS int CHECK (VALUE < 10)",
+    );
+    let (mut ann, mut bob) = two(&world);
+    let mut count = 0;
+    let round = || {
+        for client in [&mut ann, &mut bob] {
+            count += 1;
+            client.run(&format!("SELECT abs('{count}'::text), upper('x'), {count} + 1"));
+            client
+                .run(&format!("SELECT '({count},1)'::pair::int, 1::small, 'a'::text + 'b'::text"));
+            client.ask(&[extended("SELECT round($1::text, 2)", &["1"]), sync()].concat());
+            client.run("BEGIN; SELECT now(); COMMIT");
+        }
+    };
+    pays_nothing_in_the_end(&world, round);
+}
+
+/// So it is where that stands too deep in a text for it to be read.
+#[test]
+fn a09_custom_settings_that_only_a_function_names_are_their_clients_however_deep_it_is() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    world.direct().run(
+        "CREATE FUNCTION enter(t text) RETURNS text LANGUAGE plpgsql AS \
+         $$ BEGIN RETURN set_config('app.tenant', t, false); END $$; \
+         CREATE FUNCTION tenant() RETURNS text LANGUAGE sql AS \
+         $$ SELECT coalesce(current_setting('app.tenant', true), '') $$",
+    );
+    let (mut ann, mut bob) = two(&world);
+    let (open, close) = ("coalesce(".repeat(100), ")".repeat(100));
+    ann.run(&format!("SELECT {open}enter('ann'){close}"));
+    assert_eq!(bob.value("SELECT pg_catalog.concat(tenant())"), "");
+    assert_eq!(ann.value("SELECT pg_catalog.concat(tenant())"), "ann");
+}
+
 /// Expressions are kept as trees, in which no text stands.
 #[test]
 fn a09_custom_settings_that_only_an_expression_names_are_their_clients() {
