@@ -317,6 +317,12 @@ impl Ledger {
             .any(|entry| entry.what.is_extended())
     }
 
+    /// Whether something is not over, of which the end will be told whatever is sent.
+    pub(crate) fn ends_later(&self) -> bool {
+        let ends = |what| matches!(what, What::Query | What::FunctionCall | What::Sync);
+        self.entries.iter().any(|entry| ends(entry.what))
+    }
+
     /// Whether nothing is owed but what prepares or closes statements, or describes them.
     pub(crate) fn only_prepares(&self) -> bool {
         use What::{Close, CloseFaked, Describe, Gone, Parse, ParseFaked};

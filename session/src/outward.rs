@@ -460,6 +460,14 @@ impl Outward<'_> {
         self.server.trail.sequences.are_open(&self.server.ledger)
     }
 
+    /// Whether a DISCARD may have its place in front of what is run next, of which nobody knows the text, and would be
+    /// refused there if a transaction failed, of which the answer is still to come.
+    fn awaits_status(&self) -> bool {
+        !self.rules.rewrites()
+            && self.server.trail.sequences.may_be_of_others(self.client.pid)
+            && self.server.ledger.ends_later()
+    }
+
     /// A text is about to be run that nobody reads; `None`: it is not here.
     fn mark_unknown(&mut self, text: Option<&[u8]>) {
         self.mark_unread();
@@ -583,7 +591,7 @@ impl Outward<'_> {
         if what == What::Parse && message.whole().is_some_and(|body| self.refuses_parse(body)) {
             return Ok(Next::On);
         }
-        if what == What::Bind && self.awaits_discard() {
+        if what == What::Bind && (self.awaits_discard() || self.awaits_status()) {
             return Ok(self.hold_message(message));
         }
         if !self.rules.rewrites() {
