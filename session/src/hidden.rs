@@ -586,8 +586,7 @@ fn code(body: &[u8]) -> Option<sql::Code> {
     let (language, body) = (&body[..at], str::from_utf8(&body[at + 1..]).ok()?);
     match language {
         b"c" => compiled(body),
-        // What an aggregate does, others do for it.
-        b"internal" if body == "aggregate_dummy" => Some(sql::Code::default()),
+        b"internal" => internal(body),
         // It is kept as a tree, of which all is listed that it runs.
         b"sql" if body.is_empty() => Some(sql::Code::default()),
         b"sql" | b"plpgsql" => sql::Code::of_body(body),
@@ -606,6 +605,14 @@ fn compiled(what: &str) -> Option<sql::Code> {
     let unseen = if name == "autoinc" { Unseen::GIVES } else { Unseen::empty() };
     let is_harmless = volatility != "v" || name == "autoinc" || HARMLESS.contains(&name);
     is_harmless.then(|| sql::Code { unseen, ..sql::Code::default() })
+}
+
+/// Of PostgreSQL's own functions by other names, not even that: `i rtrim1`.
+fn internal(what: &str) -> Option<sql::Code> {
+    let (volatility, function) = what.split_once(' ')?;
+    // What an aggregate does, others do for it.
+    let is_harmless = volatility != "v" || function == "aggregate_dummy";
+    is_harmless.then(sql::Code::default)
 }
 
 /// Whether something is set in a tree whose name is no constant there.
@@ -636,7 +643,7 @@ const FIRST: &str = concat!(
 
 /// What stands behind names: of tables, the functions (1; built in: 2) of their triggers and of all expressions that are kept
 /// as trees, views among them, those trees in which set_config stands (9), and the tables (3) that are looked into or cascaded to; of functions, those that they run
-/// by themselves (4; built in: 5), their bodies (6), or what bodies are that are kept as trees (13, 19), and of what is written in C how volatile it is, and its library.
+/// by themselves (4; built in: 5), their bodies (6), or what bodies are that are kept as trees (13, 19), and of what is compiled how volatile it is, and its library.
 ///
 /// It takes no lock: what would show an expression as text does. And nothing in it is found by a search_path.
 const SECOND: &str = concat!(
@@ -646,7 +653,8 @@ const SECOND: &str = concat!(
     "WITH c AS (SELECT c.oid AS o,pg_catalog.encode(pg_catalog.convert_to(c.relname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') AS n ",
     "FROM pg_catalog.pg_class AS c WHERE c.relname OPERATOR(pg_catalog.=) ANY ($relations$)),",
     "p AS (SELECT p.oid AS o,l.lanname AS l,",
-    "CASE WHEN l.lanname OPERATOR(pg_catalog.=) 'c' THEN pg_catalog.concat(p.provolatile,' ',p.probin) ELSE p.prosrc END AS s,",
+    "CASE WHEN l.lanname OPERATOR(pg_catalog.=) 'c' THEN pg_catalog.concat(p.provolatile,' ',p.probin) ",
+    "WHEN l.lanname OPERATOR(pg_catalog.=) 'internal' THEN pg_catalog.concat(p.provolatile,' ',p.prosrc) ELSE p.prosrc END AS s,",
     // Before version 14 there is no such column.
     "pg_catalog.concat(p.proargdefaults,CASE WHEN p.prosrc OPERATOR(pg_catalog.=) '' ",
     "THEN pg_catalog.to_jsonb(p) OPERATOR(pg_catalog.->>) 'prosqlbody' END) AS x,",
@@ -794,10 +802,11 @@ mod tests {
         assert!(!World::body(Some("c s $libdir/whatever")).touches);
         assert!(!World::body(Some("c v $libdir/refint")).touches);
         assert_eq!(World::body(Some("c v $libdir/autoinc")).unseen, Unseen::GIVES);
-        assert!(!World::body(Some("internal aggregate_dummy")).touches);
+        assert!(!World::body(Some("internal v aggregate_dummy")).touches);
+        assert!(!World::body(Some("internal i rtrim1")).touches);
         for body in [
             None,
-            Some("internal set_config_by_name"),
+            Some("internal v set_config_by_name"),
             Some("c v $libdir/whatever"),
             Some("c whatever"),
             Some("plpython3u plpy.execute('x')"),

@@ -832,6 +832,7 @@ fn names_of_ones_own_that_leave_nothing_pay_nothing() {
          CREATE TYPE pair AS (a int, b int); \
          CREATE FUNCTION f(a pair) RETURNS int LANGUAGE sql AS 'SELECT a.a'; \
          CREATE CAST (pair AS int) WITH FUNCTION f(pair); \
+         CREATE FUNCTION upper(a \"char\") RETURNS text LANGUAGE internal IMMUTABLE STRICT AS 'char_text'; \
          CREATE DOMAIN small AS int CHECK (VALUE < 10)",
     );
     let (mut ann, mut bob) = two(&world);
