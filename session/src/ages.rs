@@ -217,11 +217,6 @@ const CALLABLES: [&[u8]; 8] = [
     b"extension",
 ];
 
-/// The words a text begins with.
-pub(crate) fn first_words(text: &[u8], most: usize) -> impl Iterator<Item = &[u8]> {
-    words(text).take(most)
-}
-
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| !is_part(byte)).filter(|word| !word.is_empty())
 }

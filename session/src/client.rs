@@ -7,6 +7,7 @@ use wire::Scanner;
 use crate::ledger::Ledger;
 use crate::names::{Meaning, Names};
 use crate::notes::Notebook;
+use crate::passing::Passing;
 use crate::server::Unnamed;
 use crate::statements::{Ground, Statement};
 use crate::trail::Asked;
@@ -44,6 +45,8 @@ enum Stalled {
     Partial(Vec<u8>),
     /// Whole messages and more, which wait for an answer.
     Held(Vec<u8>),
+    /// None were: a message passes by.
+    Passing(Box<Passing>),
 }
 
 impl ClientSide {
@@ -165,6 +168,29 @@ impl ClientSide {
             other => {
                 self.stalled = other.map(Box::new);
                 Vec::new()
+            }
+        }
+    }
+
+    /// A message begins to pass by.
+    pub(crate) fn begin_to_pass(&mut self, passing: Passing) {
+        self.stalled = Some(Box::new(Stalled::Passing(Box::new(passing))));
+    }
+
+    pub(crate) fn passing(&mut self) -> Option<&mut Passing> {
+        match self.stalled.as_deref_mut() {
+            Some(Stalled::Passing(passing)) => Some(passing),
+            _ => None,
+        }
+    }
+
+    /// It has passed by.
+    pub(crate) fn end_passing(&mut self) -> Option<Passing> {
+        match self.stalled.take().map(|kept| *kept) {
+            Some(Stalled::Passing(passing)) => Some(*passing),
+            other => {
+                self.stalled = other.map(Box::new);
+                None
             }
         }
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sql::{Overloadable, Unseen};
 
-use crate::ages::{Ages, first_words, hashes};
+use crate::ages::{Ages, hashes};
 use crate::halves::Halves;
 use crate::overloads;
 use crate::state::{CUSTOM_MAX, columns, hex, unhex};
@@ -51,7 +51,7 @@ pub(crate) struct Names {
 }
 
 /// Names of one text or body that are followed.
-const NAMES_MAX: usize = 512;
+const NAMES_MAX: usize = 4096;
 
 impl Names {
     /// Each as it is, and once.
@@ -69,6 +69,14 @@ impl Names {
         Self { packed: packed.into(), more, ..Self::default() }
     }
 
+    /// Those of a text that nobody has parsed.
+    pub(crate) fn of_skimmed(found: &sql::Skimmed) -> Self {
+        let functions = found.calls.iter().map(|name| (Kind::Function, &**name));
+        let relations = found.names.iter().map(|name| (Kind::Relation, &**name));
+        let names = Self::of(functions.chain(relations));
+        Self { hides: found.hides, overloadable: Overloadable::ALL, ..names }
+    }
+
     fn of_code(code: &sql::Code) -> Self {
         let functions = code.calls.iter().map(|name| (Kind::Function, name.as_bytes()));
         let relations = code.names.iter().map(|name| (Kind::Relation, name.as_bytes()));
@@ -79,17 +87,8 @@ impl Names {
     /// Those of a text that a client sends.
     pub(crate) fn in_text(text: &[u8]) -> Self {
         let code = str::from_utf8(text).ok().and_then(sql::Code::of);
-        code.as_ref().map_or_else(|| Self::at_least(text), Self::of_code)
-    }
-
-    /// The same where nobody reads it: any word could be one.
-    pub(crate) fn at_least(text: &[u8]) -> Self {
-        // In one order, so that equal texts have equal names.
-        let words: BTreeSet<Vec<u8>> =
-            first_words(text, NAMES_MAX / 2).map(<[u8]>::to_ascii_lowercase).collect();
-        let both = [Kind::Function, Kind::Relation];
-        let names = Self::of(words.iter().flat_map(|word| both.map(|kind| (kind, &word[..]))));
-        Self { overloadable: Overloadable::ALL, ..names }
+        let skimmed = || Self::of_skimmed(&sql::Skim::of(text, sql::Strings::Conforming));
+        code.as_ref().map_or_else(skimmed, Self::of_code)
     }
 
     /// These are among them, and certainly called.
@@ -99,6 +98,11 @@ impl Names {
         let called = calls.iter().map(|call| (Kind::Called, call.as_bytes()));
         let all = Self::of(called.chain(others));
         Self { packed: all.packed, more: self.more || all.more, ..self }
+    }
+
+    /// And something is set whose name nobody asks for.
+    pub(crate) fn hiding(self) -> Self {
+        Self { hides: true, ..self }
     }
 
     /// Only whether something is set whose name stands nowhere.
@@ -225,16 +229,18 @@ pub(crate) struct Quest {
     wanted: Vec<Wanted>,
     /// How often it was asked.
     rounds: u8,
+    /// How often that was too much at once.
+    cuts: u8,
 }
 
 /// Parts names where they are listed.
 const SEPARATOR: u8 = b'\n';
-/// Names that are asked for at once.
+/// Names that are asked for at once, as long as there is not too much to be said of them.
 const WANTED_MAX: usize = 512;
 /// So often in a row; what is hidden deeper may do anything.
-const ROUNDS_MAX: u8 = 24;
+const ROUNDS_MAX: u8 = 48;
 /// So many names are followed from one text.
-const VISITED_MAX: usize = 4096;
+const VISITED_MAX: usize = 8192;
 /// Bytes of a name.
 const NAME_MAX: usize = 63;
 /// Rows that answer at once.
@@ -329,15 +335,16 @@ impl Quest {
     }
 
     fn descend(&mut self, place: Place<'_>, names: &Names) -> Depths {
-        let Names { more: touches, hides, overloadable, .. } = *names;
-        let mut depths = Depths { touches, hides, overloadable, ..Depths::default() };
+        let Names { more, hides, overloadable, .. } = *names;
+        let hides = hides || more;
+        let mut depths = Depths { touches: more, hides, overloadable, ..Depths::default() };
         let mut visited = Visited::default();
         let mut facts: Vec<Arc<Fact>> = Vec::new();
         self.visit(place, names, &mut visited, &mut facts, &mut depths);
         while let Some(fact) = facts.pop() {
             depths.touches |= fact.touches || fact.leads_to.more;
             depths.sets_locally |= fact.sets_locally;
-            depths.hides |= fact.leads_to.hides;
+            depths.hides |= fact.leads_to.hides || fact.leads_to.more;
             depths.unseen |= fact.unseen;
             depths.overloadable |= fact.overloadable;
             depths.custom.extend(fact.custom.iter().cloned());
@@ -368,7 +375,7 @@ impl Quest {
                 continue;
             }
             if visited.keys.len() == VISITED_MAX {
-                depths.touches = true;
+                (depths.touches, depths.hides) = (true, true);
                 return;
             }
             visited.keys.insert(key);
@@ -376,13 +383,18 @@ impl Quest {
             match place.hidden.find(key) {
                 Some(fact) => facts.push(fact),
                 None if self.rounds >= ROUNDS_MAX || name.contains(&SEPARATOR) => {
-                    depths.touches = true;
+                    (depths.touches, depths.hides) = (true, true);
                 }
-                None if self.wanted.len() < WANTED_MAX => self.want(kind, name, key),
+                None if self.wanted.len() < self.most() => self.want(kind, name, key),
                 // It is, when these are known.
                 None => {}
             }
         }
+    }
+
+    /// So many names are asked for at once.
+    fn most(&self) -> usize {
+        (WANTED_MAX >> (3 * self.cuts.min(4))).max(1)
     }
 
     fn want(&mut self, kind: Kind, name: &[u8], key: u64) {
@@ -439,6 +451,11 @@ impl Quest {
         self.rounds += 1;
         let rows: Vec<Row> = rows.iter().filter_map(|row| Row::read(row)).collect();
         let whole = rows.len() < ROWS_MAX;
+        if !whole && self.wanted.len() > 1 {
+            // There is more to be said of them than is said at once: next time it is less.
+            self.cuts += 1;
+            return self.wanted.truncate(self.most());
+        }
         self.wanted.retain_mut(|wanted| {
             // PostgreSQL cuts names there.
             let name = wanted.name.get(..NAME_MAX).unwrap_or(&wanted.name);
@@ -451,6 +468,7 @@ impl Quest {
             let its = its.filter(|row| !matches!(row.says, Says::More));
             let mut fact = fact(its);
             // Nobody has made what is called, by now: it is built in, in a version that nobody here knows.
+            fact.leads_to.hides |= !whole;
             fact.touches |= !whole || wanted.kind == Kind::Called && !wanted.is_there;
             hidden.put(wanted.key, fact);
             false
@@ -897,13 +915,27 @@ mod tests {
             let to = format!("f{}", round + 1);
             world.learn(&[row("4", &format!("f{round}"), Some(&to))]);
         }
-        assert!(world.follow("SELECT f0()").touches && !world.quest.asks());
+        let depths = world.follow("SELECT f0()");
+        assert!(depths.touches && depths.hides && !world.quest.asks());
+        let many = (0..5000).map(|i| format!("f{i}(")).collect::<String>();
+        let depths = World::default().follow(&many);
+        assert!(depths.touches && depths.hides);
+    }
+
+    #[test]
+    fn where_there_is_too_much_to_be_said_less_is_asked_for_at_once() {
         let mut world = World::default();
-        world.follow("SELECT * FROM t");
-        world.learn(&vec![row("2", "t", Some("upper")); ROWS_MAX]);
-        assert!(world.follow("SELECT * FROM t").touches, "there may have been more");
-        let many = (0..600).map(|i| format!("f{i}(")).collect::<String>();
-        assert!(World::default().follow(&many).touches);
+        world.follow("SELECT * FROM t, u");
+        let many = ["t", "u"].map(|name| vec![row("2", name, Some("upper")); ROWS_MAX]).concat();
+        let mut rounds = 0;
+        while world.quest.asks() {
+            world.quest.learn(&world.hidden, &many);
+            world.follow("SELECT * FROM t, u");
+            rounds += 1;
+        }
+        assert_eq!(rounds, 5, "three for both, then one for each");
+        let depths = world.follow("SELECT * FROM t, u");
+        assert!(depths.touches && depths.hides, "of one there is too much");
     }
 
     #[test]
@@ -938,10 +970,10 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_may_name_anything() {
-        let names = Names::at_least(b"Insert INTO \"t\" (");
+    fn what_cannot_be_parsed_is_skimmed() {
+        let names = Names::in_text(b"TABLE \"t\" '\xe9', f(");
         let found: Vec<_> = names.iter().collect();
         assert!(found.contains(&(Kind::Relation, &b"t"[..])));
-        assert!(found.contains(&(Kind::Function, &b"insert"[..])));
+        assert!(found.contains(&(Kind::Function, &b"f"[..])));
     }
 }

@@ -163,6 +163,7 @@ impl Inward<'_> {
             (tag::PARSE_COMPLETE | tag::BIND_COMPLETE | tag::CLOSE_COMPLETE, _)
             | (tag::ROW_DESCRIPTION | tag::NO_DATA, What::Describe)
             | (tag::PORTAL_SUSPENDED | tag::EMPTY_QUERY, What::Execute) => self.pop(),
+            (tag::FUNCTION_RESULT, _) => self.server.trail.returned(),
             (tag::COPY_IN, _) => self.copy_in(what),
             (tag::COPY_BOTH, _) => {
                 self.server.copy = Copying::Both;

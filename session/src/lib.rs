@@ -24,6 +24,7 @@ mod notes;
 mod outward;
 mod overloads;
 mod parameters;
+mod passing;
 mod pids;
 mod prepared;
 mod reading;

@@ -182,6 +182,9 @@ impl Outward<'_> {
             _ if piece.first => self.enter(piece)?,
             _ => {}
         }
+        if piece.tag == tag::QUERY {
+            self.skim(piece.body, piece.ends);
+        }
         if piece.tag == tag::QUERY
             && piece.is_whole()
             && let Some(body) = self.as_sent(piece)
@@ -238,6 +241,7 @@ impl Outward<'_> {
                 }
                 _ => {
                     self.watch_statement(None);
+                    self.watch_call(piece.body);
                     self.simple(What::FunctionCall);
                 }
             }
@@ -269,6 +273,7 @@ impl Outward<'_> {
                     let text = text.filter(|_| piece.is_whole()).map(|(_, text)| text);
                     self.mark_unknown(text);
                     if !piece.is_whole() {
+                        self.begin_to_skim(None);
                         self.lend_for_beginning(piece.body);
                     }
                 }
@@ -468,13 +473,6 @@ impl Outward<'_> {
             && self.server.ledger.ends_later()
     }
 
-    /// A text is about to be run that nobody reads; `None`: it is not here.
-    fn mark_unknown(&mut self, text: Option<&[u8]>) {
-        self.mark_unread();
-        let unread = Reading::new(crate::sequences::unread(text), Box::default());
-        self.watch_sequences(&Arc::new(unread), Scene::default(), Heed::Nothing);
-    }
-
     pub(crate) fn mark_unread(&mut self) {
         self.server.trail.mark_unread();
         self.lend_voice(&Reading::unknown());
@@ -552,6 +550,7 @@ impl Outward<'_> {
             return Ok(Next::On);
         }
         if self.client.partial().is_none() {
+            self.skim(piece.body, piece.ends);
             self.pass_piece(piece, end);
             return Ok(Next::On);
         }
@@ -600,7 +599,7 @@ impl Outward<'_> {
             }
             match what {
                 What::Parse => {
-                    self.watch_parsed(message.body);
+                    self.watch_parsed(message);
                     if let Ok(parse) = Parse::read(message.body) {
                         self.look_for_resetters(parse.name, parse.query);
                     }
@@ -610,7 +609,8 @@ impl Outward<'_> {
                         self.look_for_resetter(names.statement);
                     }
                     self.watch_statement(None);
-                    self.watch_parameters(None, message.body);
+                    self.watch_bound(message.body);
+                    self.watch_parameters(None, message);
                 }
                 _ => {}
             }

@@ -1,40 +1,86 @@
 //! The parameters of a Bind: one may be the name of a setting that its statement brings into being, and that no text
 //! tells of. And how much of a message has to be seen before it goes on.
 
-use wire::tag::client as tag;
-use wire::{BindNames, DataRow};
+use std::sync::Arc;
 
-use crate::outward::Outward;
-use crate::pids::numbers;
+use sql::Skim;
+use wire::tag::client as tag;
+use wire::{BindNames, Parse};
+
+use crate::outward::{Message, Outward};
+use crate::passing::{Passing, Values};
 use crate::reading::Marks;
 use crate::server::Unnamed;
 use crate::statements::Statement;
-use crate::text::dotted_names;
+use crate::text::{dotted_names, find, skimmed};
+
+/// Its number in PostgreSQL's catalog.
+const SET_CONFIG: u32 = 2078;
 
 /// So much of a message is waited for.
 const LOOKED_AT_MAX: usize = 64 * 1024;
 
 impl Outward<'_> {
     /// A statement is bound; `None`: one that nobody has seen.
-    pub(crate) fn watch_parameters(&mut self, statement: Option<&Statement>, bind: &[u8]) {
-        if self.rules.watches()
-            && statement.is_none_or(|statement| {
-                let readable = self.client.vars.can_read(&statement.query);
-                !readable || self.statements.reading_of(statement).marks.has(Marks::SETTINGS)
-            })
-        {
-            for name in names(bind) {
-                self.server.trail.hear(&name);
-            }
+    pub(crate) fn watch_parameters(
+        &mut self,
+        statement: Option<&Statement>,
+        message: &Message<'_>,
+    ) {
+        let may_name = |statement: &Statement| {
+            let readable = self.client.vars.can_read(&statement.query);
+            !readable || self.statements.reading_of(statement).marks.has(Marks::SETTINGS)
+        };
+        if !self.rules.watches() || !statement.is_none_or(may_name) {
+            return;
+        }
+        let Some(names) = BindNames::find(message.body) else { return };
+        let sets = |statement: &Statement| find(&statement.query, b"set_config").is_some();
+        let mut values = Values::new(statement.is_some_and(sets));
+        values.take(message.body.get(names.rest..).unwrap_or_default());
+        if message.whole().is_some() {
+            self.heard(values);
+        } else {
+            self.client.begin_to_pass(Passing::Values(values));
         }
     }
 
-    /// A text is parsed, and nobody keeps in mind by which name.
-    pub(crate) fn watch_parsed(&mut self, parse: &[u8]) {
-        if self.rules.watches() {
-            for name in &dotted_names(parse) {
-                self.server.trail.hear(name);
-            }
+    /// A function is called by its number.
+    pub(crate) fn watch_call(&mut self, call: &[u8]) {
+        let number = call.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+        // PostgreSQL's own have lower ones.
+        if self.rules.watches() && (number >= 16_384 || matches!(number, 0 | SET_CONFIG)) {
+            self.server.trail.calls();
+        }
+    }
+
+    /// A text is parsed of a client whose statements nobody keeps apart.
+    pub(crate) fn watch_parsed(&mut self, message: &Message<'_>) {
+        if !self.rules.watches() {
+            return;
+        }
+        if let Some(parse) = message.whole().and_then(|body| Parse::read(body).ok()) {
+            let reading = if self.client.vars.can_read(parse.query) {
+                self.statements.reading(parse.query)
+            } else {
+                Arc::new(skimmed(&Skim::of(parse.query, self.client.vars.strings())))
+            };
+            self.server.trail.parsed(parse.name, reading);
+        } else if let Some(at) = message.body.iter().position(|byte| *byte == 0) {
+            let (name, text) = message.body.split_at(at);
+            self.begin_to_skim(Some(name));
+            self.skim(text.get(1..).unwrap_or_default(), message.whole().is_some());
+        }
+    }
+
+    /// A statement is bound of a client whose statements nobody keeps apart: it may be any that was parsed by that name.
+    pub(crate) fn watch_bound(&mut self, bind: &[u8]) {
+        if !self.rules.watches() {
+            return;
+        }
+        let names = BindNames::find(bind);
+        for reading in self.server.trail.bound(names.map(|names| names.statement)) {
+            self.mark_skimmed(&reading);
         }
     }
 
@@ -66,21 +112,26 @@ impl Outward<'_> {
     }
 }
 
-/// What could be names of custom settings, so far as the message is here.
-fn names(bind: &[u8]) -> Vec<Box<[u8]>> {
-    let whole = |value: &[u8]| match &*dotted_names(value) {
-        [name] if name.len() == value.len() => Some(name.clone()),
-        _ => None,
-    };
-    values(bind).into_iter().flatten().filter_map(whole).collect()
+/// What a value may be that is one of a statement's parameters.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Said {
+    Nothing,
+    /// The name of a custom setting.
+    Name(Box<[u8]>),
+    /// The same, in characters in which nobody looks for it.
+    OddName,
 }
 
-fn values(bind: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
-    let mut rest = bind.get(BindNames::find(bind)?.rest..)?;
-    numbers(&mut rest)?;
-    // Parameters stand there as the values of a row do.
-    let values = DataRow::read(rest).ok()?;
-    Some(values.map_while(Result::ok).flatten())
+pub(crate) fn said(value: &[u8]) -> Said {
+    let is_part =
+        |byte: &u8| byte.is_ascii_alphanumeric() || b"_.$".contains(byte) || *byte >= 0x80;
+    match &*dotted_names(value) {
+        [name] if name.len() == value.len() => Said::Name(name.clone()),
+        _ if !value.is_ascii() && value.contains(&b'.') && value.iter().all(is_part) => {
+            Said::OddName
+        }
+        _ => Said::Nothing,
+    }
 }
 
 #[cfg(test)]
@@ -89,14 +140,12 @@ mod tests {
 
     #[test]
     fn a_parameter_is_a_name_or_it_is_not() {
-        let mut bind = b"portal\0statement\0\0\x01\0\0\0\x04".to_vec();
-        for value in [&b"App.X"[..], b"a.b@c.d", b"plain", b"last.one"] {
-            bind.extend_from_slice(&u32::try_from(value.len()).unwrap_or(0).to_be_bytes());
-            bind.extend_from_slice(value);
+        for (value, name) in [("App.X", "app.x"), ("last.one", "last.one")] {
+            assert_eq!(said(value.as_bytes()), Said::Name(name.as_bytes().into()));
         }
-        assert_eq!(names(&bind), [b"app.x".to_vec().into(), Box::from(&b"last.one"[..])]);
-        for end in 0..bind.len() {
-            assert!(names(&bind[..end]).len() < 2, "what is not here is not taken for half");
+        for value in ["a.b@c.d", "plain", "", "größe", "Käse. Brot"] {
+            assert_eq!(said(value.as_bytes()), Said::Nothing, "{value}");
         }
+        assert_eq!(said("app.größe".as_bytes()), Said::OddName);
     }
 }

@@ -135,7 +135,7 @@ impl Outward<'_> {
                 } else {
                     self.watch_statement(unnamed.as_deref());
                 }
-                self.watch_parameters(unnamed.as_deref(), message.body);
+                self.watch_parameters(unnamed.as_deref(), message);
                 let deeds = unnamed.as_ref().and_then(|unnamed| self.lend_for_statement(unnamed));
                 self.bind_portal(names.portal, deeds);
                 let told = unnamed.as_ref().is_none_or(|statement| !statement.told.is_silent());
@@ -150,7 +150,7 @@ impl Outward<'_> {
         };
         // Prepared long ago, perhaps, but it is now that it may be run.
         self.watch_statement(statement.as_deref());
-        self.watch_parameters(statement.as_deref(), message.body);
+        self.watch_parameters(statement.as_deref(), message);
         let deeds = statement.as_ref().and_then(|statement| self.lend_for_statement(statement));
         self.bind_portal(names.portal, deeds);
         if statement.as_ref().is_some_and(|statement| wipes(&statement.query)) {

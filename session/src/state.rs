@@ -359,6 +359,9 @@ pub(crate) fn suspend_limit(out: &mut Vec<u8>) {
     out.extend_from_slice(b";SET statement_timeout=0;");
 }
 
+/// PostgreSQL cuts identifiers behind so many bytes.
+const NAME_MAX: usize = 63;
+
 /// Longest list of custom settings that a probe asks for.
 pub(crate) const CUSTOM_MAX: usize = 256;
 
@@ -516,6 +519,12 @@ fn is_limit(name: &[u8]) -> bool {
 }
 
 fn reset(name: &[u8], out: &mut Vec<u8>) {
+    if name.split(|byte| *byte == b'.').any(|part| part.len() > NAME_MAX) {
+        // RESET would be of what is left of it.
+        out.extend_from_slice(b"SELECT pg_catalog.set_config(");
+        literal(name, out);
+        return out.extend_from_slice(b",NULL,false);");
+    }
     out.extend_from_slice(b"RESET ");
     quoted_name(name, out);
     out.push(b';');
@@ -717,6 +726,13 @@ mod tests {
              SELECT pg_catalog.set_config('zz','6',false);\
              SELECT pg_catalog.set_config('statement_timeout','5',false);"
         );
+    }
+
+    #[test]
+    fn what_is_too_long_for_an_identifier_is_reset_by_a_function() {
+        let long = format!("app.{}", "x".repeat(64));
+        let reset = format!("SELECT pg_catalog.set_config('{long}',NULL,false);");
+        assert_eq!(text(&state(&[(&long, "1")]), &State::default()), reset);
     }
 
     /// A role must not be in force while settings are put back: it may not be allowed to.

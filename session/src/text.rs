@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sql::{Act, Discarded, Overloadable, States, Touch, Transaction};
+use sql::{
+    Act, Discarded, Overloadable, Skim, Skimmed, States, Strings, Touch, Transaction, Unseen,
+};
 
 use crate::ages::{Change, is_found, mentions, speaks};
 use crate::beliefs::Turn;
@@ -23,8 +25,8 @@ const FOUND: States = States::SETTINGS
     .union(States::TEMPORARY)
     .union(States::LOCKS);
 
-/// Longest name of a setting that is looked for: PostgreSQL cuts identifiers there.
-const NAME_MAX: usize = 63;
+/// Longest name of a setting that is looked for. PostgreSQL cuts identifiers, but not what set_config() is given.
+const NAME_MAX: usize = 255;
 
 /// Longer texts are not read: a worker has no time for them, and asking the server afterwards costs
 /// less.
@@ -37,14 +39,9 @@ pub(crate) const HEAD_MAX: usize = 1024;
 #[must_use]
 pub fn read(text: &[u8]) -> Reading {
     if text.len() > READ_MAX {
-        let marks = Marks::ASK.and(Marks::RESETS).and(Marks::SETTINGS).and(Marks::WIPES);
-        let marks = marks.and(named(text)).and(Marks::MAY_GIVE);
-        let mut known = Reading::new(marks, dotted_names(text));
+        let mut known = skimmed(&Skim::of(text, Strings::Conforming));
         known.deeds = executed(text);
-        known.names = Names::at_least(text.get(..HEAD_MAX).unwrap_or(text));
-        known.overloadable = Overloadable::ALL;
-        let changes = if speaks(text) { Change::Anything } else { Change::Nothing };
-        return known.changing(changes);
+        return known;
     }
     let reading = sql::Reading::of(text, true);
     let mut marks = Marks::default();
@@ -60,7 +57,12 @@ pub fn read(text: &[u8]) -> Reading {
         names_custom |= names_settings(statement);
     }
     marks = marks.and(of_all(&reading, text, marks));
-    let custom = if names_custom { dotted_names(text) } else { Box::default() };
+    let said: Vec<&str> = reading.acts().filter_map(custom_name).collect();
+    let custom = match &said[..] {
+        _ if !names_custom => Box::default(),
+        [] => dotted_names(text),
+        said => dotted_names(&[text, said.join("\n").as_bytes()].join(&b'\n')),
+    };
     let mut known = Reading::new(marks, custom).showing(shows);
     let calls: Vec<&str> =
         reading.statements.iter().flat_map(|one| &one.calls).map(String::as_str).collect();
@@ -72,6 +74,9 @@ pub fn read(text: &[u8]) -> Reading {
     } else {
         Names::default()
     };
+    if said.iter().any(|name| !is_plain_name(name.as_bytes())) {
+        known.names = known.names.hiding();
+    }
     known.overloadable = reading.overloadable();
     known.deeds = deeds(&reading);
     known.vacates = vacates(&reading);
@@ -83,6 +88,32 @@ pub fn read(text: &[u8]) -> Reading {
         known.tame = tame(&reading, &known, text).map(Arc::new);
     }
     known
+}
+
+/// What a text is that nobody has parsed, by what stands in it.
+pub(crate) fn skimmed(found: &Skimmed) -> Reading {
+    let unseen = [
+        (Unseen::READS, Marks::SEQUENCE),
+        (Unseen::SEEDS, Marks::SEED),
+        (Unseen::KEEPS, Marks::LOAD),
+    ];
+    let marks = Marks::ASK.and(Marks::RESETS).and(Marks::SETTINGS).and(Marks::WIPES);
+    let marks = unseen
+        .iter()
+        .filter(|(unseen, _)| found.unseen.contains(*unseen))
+        .fold(marks.and(Marks::MAY_GIVE), |marks, (_, mark)| marks.and(*mark));
+    let mut known = Reading::new(marks, dotted_names(&found.said));
+    known.names = Names::of_skimmed(found);
+    known.overloadable = Overloadable::ALL;
+    known.changing(if found.changes { Change::Anything } else { Change::Nothing })
+}
+
+/// The name of a setting that has a dot in it.
+fn custom_name(act: &Act) -> Option<&str> {
+    match act {
+        Act::Set(setting) if setting.is_custom() => Some(&setting.name),
+        _ => None,
+    }
 }
 
 /// What a text is that calls what nobody here knows, where that does nothing to the session.

@@ -26,6 +26,12 @@ const OTHERS_MAX: usize = 256;
 /// So many texts are asked which names they say.
 const TOLD_MAX: usize = 16;
 
+/// So many parsed texts are remembered of a server, where nobody keeps statements apart.
+const PARSED_MAX: usize = 512;
+
+/// So many of them without a name: the last, and those that failed behind it, or were skipped.
+const UNNAMED_MAX: usize = 16;
+
 /// A probe lists no more of them.
 const CHANNELS_MAX: usize = 1024;
 
@@ -71,6 +77,8 @@ pub struct Trail {
     told: Vec<Arc<Reading>>,
     /// What ran may have set something whose name it has not said.
     hides_names: bool,
+    /// A function of whose number nothing is known was called.
+    calls: bool,
     /// It did, and whoever does not know that name cannot undo it.
     hides: bool,
     /// Something of that failed, or changed no row.
@@ -89,6 +97,8 @@ pub struct Trail {
     released: Option<Vars>,
     /// What its client ran since it was in no transaction.
     pub(crate) ran: Ran,
+    /// What was parsed on it by which name, where nobody keeps statements apart.
+    parsed: Vec<(Box<[u8]>, Arc<Reading>)>,
     /// How the clients of its pool use these.
     pub habit: Arc<Habit>,
 }
@@ -398,12 +408,54 @@ impl Trail {
         self.workshop.stirred = true;
     }
 
+    /// A text is parsed, where nobody keeps statements apart.
+    pub(crate) fn parsed(&mut self, name: &[u8], reading: Arc<Reading>) {
+        let is_there = |(other, known): &(Box<[u8]>, Arc<Reading>)| {
+            **other == *name && Arc::ptr_eq(known, &reading)
+        };
+        if self.parsed.iter().any(is_there) {
+            return;
+        }
+        // The oldest of the unnamed ones is not there any more.
+        let of_name = self.parsed.iter().filter(|(other, _)| **other == *name).count();
+        if name.is_empty() && of_name >= UNNAMED_MAX || self.parsed.len() >= PARSED_MAX {
+            let oldest = self.parsed.iter().position(|(other, _)| **other == *name);
+            self.parsed.remove(oldest.unwrap_or_default());
+        }
+        self.parsed.push((name.into(), reading));
+    }
+
+    /// What may have been parsed by this name, and is bound; `None`: by any.
+    pub(crate) fn bound(&mut self, name: Option<&[u8]>) -> Vec<Arc<Reading>> {
+        let is_it = |other: &[u8]| name.is_none_or(|name| *name == *other);
+        let all = self.parsed.iter().filter(|(other, _)| is_it(other));
+        let all: Vec<_> = all.map(|(_, reading)| Arc::clone(reading)).collect();
+        // It was forgotten.
+        self.hides |= all.is_empty() && self.parsed.len() >= PARSED_MAX;
+        all
+    }
+
     /// What runs says the name of a setting.
     pub(crate) fn hear(&mut self, name: &[u8]) {
         if self.heard.len() < CUSTOM_MAX && !self.heard.iter().any(|heard| **heard == *name) {
             self.heard.push(name.into());
         }
         self.know(name);
+    }
+
+    /// What runs may set something whose name is not looked for.
+    pub(crate) fn may_hide(&mut self) {
+        self.hides_names = true;
+    }
+
+    /// A function is called by its number, and may do so.
+    pub(crate) fn calls(&mut self) {
+        self.calls = true;
+    }
+
+    /// One that was called by its number has returned.
+    pub(crate) fn returned(&mut self) {
+        self.hides_names |= self.calls;
     }
 
     fn know(&mut self, name: &[u8]) {
@@ -452,7 +504,7 @@ impl Trail {
     }
 
     fn forget_run(&mut self) {
-        (self.heard, self.hides_names) = (Vec::new(), false);
+        (self.heard, self.hides_names, self.calls) = (Vec::new(), false, false);
         self.told.clear();
         self.looks = false;
         self.overloadable = Overloadable::default();
@@ -744,6 +796,7 @@ impl Trail {
         self.channels.clear();
         self.ties.renew(Ties::default());
         self.hides = false;
+        self.parsed.retain(|(name, _)| name.is_empty());
         self.forget_run();
         self.workshop.discarded();
         self.ties.remove(Tie::Sequence);

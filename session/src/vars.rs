@@ -138,6 +138,15 @@ impl Vars {
         }
     }
 
+    /// How strings are told from code in a text of the client's.
+    pub(crate) fn strings(&self) -> sql::Strings {
+        match self.0.spelling {
+            Spelling::Plain => sql::Strings::Conforming,
+            Spelling::Backslashes => sql::Strings::Escaping,
+            Spelling::Odd => sql::Strings::Unknown,
+        }
+    }
+
     /// The value of a parameter, if it is tracked and known.
     #[must_use]
     pub fn value(&self, name: &[u8]) -> Option<&[u8]> {

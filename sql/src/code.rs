@@ -11,6 +11,7 @@ use crate::catalog::{self, Builtin};
 use crate::digest::range;
 use crate::overloadable::Overloadable;
 use crate::reading::{Touch, tokens};
+use crate::skim;
 use crate::states::States;
 
 /// What a piece of code names, and whether it may touch the session by itself.
@@ -116,8 +117,11 @@ impl Code {
             // It may be a name that is spelled in another way.
             Token::Uident => self.touches = true,
             Token::Sconst | Token::Usconst => self.take_string(words, at, reach),
-            Token::Execute
-            | Token::Reset
+            Token::Execute => {
+                self.touches = true;
+                self.hides |= !matches!(reach, Reach::Blocks(DEPTH)) && is_found(words, at);
+            }
+            Token::Reset
             | Token::Discard
             | Token::Listen
             | Token::Unlisten
@@ -159,9 +163,12 @@ impl Code {
         let text = inside(words[at].text);
         self.said.push('\n');
         self.said.push_str(&text);
-        self.hides |= !matches!(reach, Reach::Blocks(DEPTH)) && sets_unnamed(&text);
+        let is_code = !matches!(reach, Reach::Blocks(DEPTH));
+        let goes_on = words.get(at + 1).is_some_and(|next| next.text == "||");
+        self.hides |= is_code && sets_unnamed(&text, goes_on, is_veiled(&words[at]));
         // DO LANGUAGE plpgsql '…'
         let is_block = words[..at].iter().rev().take(3).any(|word| word.token == Token::Do);
+        self.hides |= is_block && is_veiled(&words[at]);
         let inner = match reach {
             Reach::Strings(0) | Reach::Blocks(0) => None,
             Reach::Strings(depth) => Self::within(&text, Reach::Strings(depth - 1)),
@@ -183,14 +190,19 @@ impl Code {
     fn say_setting(&mut self, words: &[Word<'_>]) {
         let scope = |word: &&Word<'_>| matches!(word.token, Token::Local | Token::Session);
         let mut words = words.iter().skip_while(scope);
-        self.said.push('\n');
+        let mut setting = String::new();
         while let Some(word) = words.next() {
-            self.said.push_str(word.name().as_deref().unwrap_or_default());
+            self.hides |= word.token == Token::Uident;
+            setting.push_str(word.name().as_deref().unwrap_or_default());
             if words.next().is_none_or(|dot| dot.text != ".") {
                 break;
             }
-            self.said.push('.');
+            setting.push('.');
         }
+        // Names beyond ASCII are asked for by nobody.
+        self.hides |= setting.contains('.') && !setting.is_ascii();
+        self.said.push('\n');
+        self.said.push_str(&setting);
     }
 
     /// `open`: where its bracket is.
@@ -258,7 +270,33 @@ fn inside(text: &str) -> String {
     }
     let open = text.find('\'').map_or(0, |at| at + 1);
     let inner = text.get(open..).unwrap_or_default();
-    inner.strip_suffix('\'').unwrap_or(inner).replace("''", "'")
+    let inner = inner.strip_suffix('\'').unwrap_or(inner).replace("''", "'");
+    if !has_escapes(text) {
+        return inner;
+    }
+    let mut meant = String::new();
+    let mut rest = inner.chars();
+    while let Some(next) = rest.next() {
+        let escapes = next == '\\';
+        let next = if escapes { rest.next().unwrap_or(next) } else { next };
+        let byte = u8::try_from(next).ok().filter(|_| escapes);
+        meant.push(byte.map_or(next, |byte| skim::escaped(byte).map_or(' ', char::from)));
+    }
+    meant
+}
+
+/// Whether a string is written with escapes: E'…\…'.
+fn has_escapes(text: &str) -> bool {
+    text.starts_with(['e', 'E']) && text.contains('\\')
+}
+
+/// Whether a string has characters in it that are written as numbers, or in another way that nobody here reads.
+fn is_veiled(word: &Word<'_>) -> bool {
+    let numbers = |at: usize| {
+        word.text.as_bytes().get(at + 1).is_some_and(|next| skim::escaped(*next).is_none())
+    };
+    word.token == Token::Usconst
+        || has_escapes(word.text) && word.text.match_indices('\\').any(|(at, _)| numbers(at))
 }
 
 /// Whether the SET at `at` is that of `UPDATE … SET`.
@@ -283,23 +321,47 @@ fn is_of_update(words: &[Word<'_>], at: usize) -> bool {
     false
 }
 
+/// Whether what EXECUTE at `at` runs may be found in a table, so that it stands nowhere.
+fn is_found(words: &[Word<'_>], at: usize) -> bool {
+    let [_, what, next, ..] = &words[at..] else { return false };
+    let is_field = next.text == ".";
+    let is_query = what.text == "(" && matches!(next.token, Token::Select | Token::With);
+    let name = what.name();
+    // FOR it IN SELECT …, SELECT … INTO STRICT it
+    let fills = |token| matches!(token, Token::For | Token::Into | Token::StrictP);
+    let is_it = |pair: &[Word<'_>]| fills(pair[0].token) && pair[1].name() == name;
+    is_field || is_query || name.is_some() && words.windows(2).any(is_it)
+}
+
 /// Whether the first argument in brackets is a name. What a client gives as a parameter is seen.
 fn is_named(words: &[Word<'_>], reach: Reach) -> bool {
     let [_, first, next, ..] = words else { return false };
     let is_client = matches!(reach, Reach::Blocks(DEPTH));
-    let is_name = first.token == Token::Sconst || is_client && first.token == Token::Param;
+    // What is not spelled as it is nobody looks for.
+    let is_plain = || first.text.is_ascii() && !has_escapes(first.text);
+    let is_name =
+        first.token == Token::Sconst && is_plain() || is_client && first.token == Token::Param;
     is_name && matches!(next.text, "," | "::")
 }
 
-/// Whether a string that is executed sets what it does not name: `EXECUTE format('SET %I …`.
-fn sets_unnamed(text: &str) -> bool {
+/// Whether a string that is executed sets what it does not name, or not as it is: `EXECUTE format('SET %I …`. It may go on
+/// behind it, and have characters in it that are written as numbers.
+fn sets_unnamed(text: &str, goes_on: bool, is_veiled: bool) -> bool {
+    let is = |word: &&str, other: &str| word.eq_ignore_ascii_case(other);
     let mut words = text.split_ascii_whitespace();
-    let sets = words.next().is_some_and(|word| word.eq_ignore_ascii_case("set"));
+    let sets = words.next().is_some_and(|word| is(&word, "set"));
+    let mut words = words.skip_while(|word| is(word, "session")).peekable();
+    if !sets || words.peek().is_some_and(|word| is(word, "local")) {
+        return false;
+    }
     let name = words.next().unwrap_or_default();
-    let is_name = name.starts_with(|first: char| first.is_alphabetic())
+    let ends = name.contains('=') || words.next().is_some() || text.ends_with([' ', '\t', '\n']);
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.is_ascii()
+        && (ends || !goes_on)
         && !name.ends_with('.')
         && !name.contains(".%");
-    sets && !is_name
+    is_veiled || !is_name
 }
 
 /// Whether a body in a language that nobody here reads may set something, as far as it shows: strings that begin with
@@ -419,6 +481,19 @@ mod tests {
             "BEGIN PERFORM set_config(name, value, false); END",
             "BEGIN FOR r IN SELECT * FROM t LOOP PERFORM set_config(r.name, r.value, false); END LOOP; END",
             "BEGIN EXECUTE format('SET %I = %L', name, value); END",
+            "BEGIN EXECUTE 'SET app' || '.tenant = 1'; END",
+            "BEGIN EXECUTE 'SET SESSION ' || name || ' = 1'; END",
+            "BEGIN EXECUTE E'SET app\\x2etenant = 1'; END",
+            "SELECT set_config(E'app\\x2etenant', $2, false)",
+            "SELECT set_config(U&'app!002Etenant' UESCAPE '!', $2, false)",
+            "SELECT set_config('app.größe', $2, false)",
+            "BEGIN EXECUTE 'SET app.größe = 1'; END",
+            "BEGIN SET app.größe = 1; END",
+            "BEGIN FOR r IN SELECT * FROM jobs LOOP EXECUTE r.cmd; END LOOP; END",
+            "BEGIN FOR cmd IN SELECT c FROM jobs LOOP EXECUTE cmd; END LOOP; END",
+            "BEGIN SELECT c INTO STRICT cmd FROM jobs; RETURN QUERY EXECUTE cmd; END",
+            "BEGIN EXECUTE (SELECT c FROM jobs); END",
+            "BEGIN SET app.U&\"a!0061\" UESCAPE '!' = 1; END",
             "BEGIN EXECUTE 'SELECT set_config($1, $2, false)' USING a, b; END",
         ] {
             assert!(Code::of_body(body).expect("code").hides, "{body}");
@@ -428,6 +503,10 @@ mod tests {
             "SELECT set_config($1, $2, true)",
             "SELECT set_config('app.x'::text, $2, false)",
             "BEGIN UPDATE t SET i = 1; SET work_mem = 1; END",
+            "BEGIN EXECUTE 'SET work_mem ' || '= 1'; RAISE NOTICE 'set failed'; END",
+            "BEGIN EXECUTE 'SET LOCAL ' || name || ' = 1'; END",
+            "BEGIN EXECUTE cmd; EXECUTE format('DROP TABLE %I', r.name) INTO x; END",
+            "SELECT E'\\x41' || U&'\\0041' || 'größe'",
         ] {
             assert!(!Code::of_body(body).expect("code").hides, "{body}");
         }
@@ -488,9 +567,11 @@ mod tests {
         assert!(inner.calls.contains("one") && inner.calls.contains("two"));
         assert!(inner.said.contains("\na.b") && inner.said.contains("\nc.d"));
         assert!(code(text).calls.is_empty(), "of what a client says, strings are values");
-        for block in
-            ["DO $$ BEGIN PERFORM one(); END $$", "DO LANGUAGE plpgsql 'begin perform one(); end'"]
-        {
+        for block in [
+            r"DO E'begin\nperform one(); end'",
+            "DO $$ BEGIN PERFORM one(); END $$",
+            "DO LANGUAGE plpgsql 'begin perform one(); end'",
+        ] {
             assert!(code(block).calls.contains("one"), "{block}");
         }
         for text in ["'", "$", "$$", "$a$", "''", "E'a", "$a$b$a"] {

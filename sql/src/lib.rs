@@ -24,6 +24,7 @@ mod overloadable;
 mod parameters;
 mod reading;
 mod result;
+mod skim;
 mod states;
 mod utility;
 
@@ -37,4 +38,5 @@ pub use overloadable::Overloadable;
 pub use parameters::parameters;
 pub use reading::{Reading, Signal, Statement, TEXT_BYTES_MAX, Touch, Unread};
 pub use result::returns_nothing;
+pub use skim::{Skim, Skimmed, Strings};
 pub use states::States;

@@ -25,6 +25,7 @@ mod listen;
 mod loans;
 mod logging;
 mod logins;
+mod long;
 mod lookups;
 mod million;
 mod modes;
