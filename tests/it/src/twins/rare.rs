@@ -150,12 +150,22 @@ pub(super) fn length(life: &mut Life) -> Act {
         "1; BEGIN",
         "1; COMMIT",
         "1/0",
+        "set_config('app.x', 'long', false)",
+        "1; SET \"app\" . x = 'longer'",
+        "put('app.x', 'from afar', false)",
+        "public.named()",
+        "public.twice(2)",
+        "public.deeds(3)",
+        "got('app.x')",
+        "1; CREATE TABLE long_ME (i int); DROP TABLE long_ME",
     ]);
+    let length = life.pick(&[17_000, 300_000]);
     let end = end.replace("SEQ", &format!("seq_{}", life.me));
+    let end = end.replace("ME", &life.me.to_string());
     let end = end.replace("KEY", &(100 * life.me).to_string());
-    let sql = format!("SELECT length('{}'), {end}", "x".repeat(17_000));
+    let sql = format!("SELECT length('{}'), {end}", "x".repeat(length));
     let mut act = if end.contains(';') { Act::query(&sql) } else { life.say(&sql) };
-    act.what = format!("SELECT length('x… (17,000 bytes)'), {end}");
+    act.what = format!("SELECT length('x… ({length} bytes)'), {end}");
     act
 }
 
