@@ -46,7 +46,7 @@ enum Stalled {
     /// Whole messages and more, which wait for an answer.
     Held(Vec<u8>),
     /// None were: a message passes by.
-    Passing(Box<Passing>),
+    Passing(Passing),
 }
 
 impl ClientSide {
@@ -174,7 +174,7 @@ impl ClientSide {
 
     /// A message begins to pass by.
     pub(crate) fn begin_to_pass(&mut self, passing: Passing) {
-        self.stalled = Some(Box::new(Stalled::Passing(Box::new(passing))));
+        self.stalled = Some(Box::new(Stalled::Passing(passing)));
     }
 
     pub(crate) fn passing(&mut self) -> Option<&mut Passing> {
@@ -187,7 +187,7 @@ impl ClientSide {
     /// It has passed by.
     pub(crate) fn end_passing(&mut self) -> Option<Passing> {
         match self.stalled.take().map(|kept| *kept) {
-            Some(Stalled::Passing(passing)) => Some(*passing),
+            Some(Stalled::Passing(passing)) => Some(passing),
             other => {
                 self.stalled = other.map(Box::new);
                 None

@@ -87,7 +87,7 @@ impl Names {
     /// Those of a text that a client sends.
     pub(crate) fn in_text(text: &[u8]) -> Self {
         let code = str::from_utf8(text).ok().and_then(sql::Code::of);
-        let skimmed = || Self::of_skimmed(&sql::Skim::of(text, sql::Strings::Conforming));
+        let skimmed = || Self::of_skimmed(&sql::Skim::of(text, sql::Strings::default()));
         code.as_ref().map_or_else(skimmed, Self::of_code)
     }
 
@@ -113,6 +113,11 @@ impl Names {
     /// Whether nothing is known of it, nor to be looked up.
     pub(crate) fn is_empty(&self) -> bool {
         self.packed.is_empty() && !self.hides
+    }
+
+    /// How much there is of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.packed.len()
     }
 
     fn iter(&self) -> impl Iterator<Item = (Kind, &[u8])> {
@@ -451,15 +456,29 @@ impl Quest {
         self.rounds += 1;
         let rows: Vec<Row> = rows.iter().filter_map(|row| Row::read(row)).collect();
         let whole = rows.len() < ROWS_MAX;
-        if !whole && self.wanted.len() > 1 {
-            // There is more to be said of them than is said at once: next time it is less.
-            self.cuts += 1;
-            return self.wanted.truncate(self.most());
-        }
-        self.wanted.retain_mut(|wanted| {
+        let is_its = |wanted: &Wanted, row: &Row| {
             // PostgreSQL cuts names there.
             let name = wanted.name.get(..NAME_MAX).unwrap_or(&wanted.name);
-            let is_its = |row: &&Row| row.of == wanted.kind.asked() && row.name == name;
+            row.of == wanted.kind.asked() && row.name == name
+        };
+        if whole {
+            self.cuts = self.cuts.saturating_sub(1);
+        } else if self.wanted.len() > 1 {
+            // There is more to be said of them than is said at once: of one, or of all.
+            let rows_of = |wanted: &Wanted| rows.iter().filter(|row| is_its(wanted, row)).count();
+            let talked_of = self.wanted.iter().position(|one| rows_of(one) > ROWS_MAX / 2);
+            if let Some(at) = talked_of {
+                self.wanted.swap(0, at);
+            } else {
+                self.cuts += 1;
+            }
+            self.wanted.truncate(if talked_of.is_some() { 1 } else { self.most() });
+            if talked_of.is_none() {
+                return;
+            }
+        }
+        self.wanted.retain_mut(|wanted| {
+            let is_its = |row: &&Row| is_its(wanted, row);
             let mut its = rows.iter().filter(is_its);
             if !wanted.is_there && its.any(|row| matches!(row.says, Says::More)) {
                 wanted.is_there = true;
@@ -468,18 +487,25 @@ impl Quest {
             let its = its.filter(|row| !matches!(row.says, Says::More));
             let mut fact = fact(its);
             // Nobody has made what is called, by now: it is built in, in a version that nobody here knows.
-            fact.leads_to.hides |= !whole;
+            // Tables have as many parts as that, which are as they are themselves.
+            fact.leads_to.hides |= !whole && wanted.kind != Kind::Relation;
             fact.touches |= !whole || wanted.kind == Kind::Called && !wanted.is_there;
             hidden.put(wanted.key, fact);
             false
         });
     }
 
-    /// There is no answer: what was wanted may do anything.
+    /// There is no answer: what was wanted may do anything. Where names could be the reason, these are left out first.
     pub(crate) fn give_up(&mut self, hidden: &Hidden) {
-        for wanted in self.wanted.drain(..) {
-            hidden.put(wanted.key, Fact { touches: true, ..Fact::default() });
-        }
+        let odd = self.wanted.iter().any(|wanted| !wanted.name.is_ascii());
+        self.wanted.retain(|wanted| {
+            let is_left = odd && wanted.name.is_ascii();
+            if !is_left {
+                let leads_to = Names { hides: odd, ..Names::default() };
+                hidden.put(wanted.key, Fact { touches: true, leads_to, ..Fact::default() });
+            }
+            is_left
+        });
     }
 }
 
@@ -653,9 +679,9 @@ const FIRST: &str = concat!(
     "OR EXISTS (SELECT FROM pg_catalog.pg_attribute AS a WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid AND a.attnum OPERATOR(pg_catalog.>) 0 ",
     "AND (a.atthasdef OR a.attinhcount OPERATOR(pg_catalog.>) 0 OR a.atttypid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid)) ",
     "OR EXISTS (SELECT FROM pg_catalog.pg_index AS i WHERE i.indrelid OPERATOR(pg_catalog.=) c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))) ",
-    "UNION ALL SELECT '8',pg_catalog.encode(pg_catalog.convert_to(p.proname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex'),'' ",
+    "UNION SELECT '8',pg_catalog.encode(pg_catalog.convert_to(p.proname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex'),'' ",
     "FROM pg_catalog.pg_proc AS p WHERE p.proname OPERATOR(pg_catalog.=) ANY ($functions$) AND p.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid ",
-    "UNION ALL SELECT '8',pg_catalog.encode(pg_catalog.convert_to(o.oprname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex'),'' ",
+    "UNION SELECT '8',pg_catalog.encode(pg_catalog.convert_to(o.oprname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex'),'' ",
     "FROM pg_catalog.pg_operator AS o WHERE o.oprname OPERATOR(pg_catalog.=) ANY ($functions$) AND o.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid LIMIT 1000"
 );
 
@@ -709,9 +735,9 @@ const SECOND: &str = concat!(
     "FROM f,pg_catalog.pg_proc AS q WHERE q.oid OPERATOR(pg_catalog.=) f.o ",
     "UNION ALL SELECT DISTINCT CASE WHEN r.k OPERATOR(pg_catalog.=) 1 THEN '3' ELSE '13' END,r.n,pg_catalog.encode(pg_catalog.convert_to(q.relname::pg_catalog.text,pg_catalog.getdatabaseencoding()),'hex') ",
     "FROM r,pg_catalog.pg_class AS q WHERE q.oid OPERATOR(pg_catalog.=) r.o ",
-    "UNION ALL SELECT '6',p.n,CASE WHEN pg_catalog.length(p.s) OPERATOR(pg_catalog.<=) 32768 THEN ",
+    "UNION ALL SELECT DISTINCT '6',p.n,CASE WHEN pg_catalog.length(p.s) OPERATOR(pg_catalog.<=) 32768 THEN ",
     "pg_catalog.encode(pg_catalog.convert_to(pg_catalog.concat(p.l,' ',p.s),pg_catalog.getdatabaseencoding()),'hex') END FROM p ",
-    "UNION ALL SELECT CASE WHEN t.k OPERATOR(pg_catalog.=) 1 THEN '9' ELSE '19' END,t.n,pg_catalog.encode(pg_catalog.convert_to(t.x,pg_catalog.getdatabaseencoding()),'hex') FROM t ",
+    "UNION ALL SELECT DISTINCT CASE WHEN t.k OPERATOR(pg_catalog.=) 1 THEN '9' ELSE '19' END,t.n,pg_catalog.encode(pg_catalog.convert_to(t.x,pg_catalog.getdatabaseencoding()),'hex') FROM t ",
     "WHERE pg_catalog.strpos(t.x,':funcid 2078 ') OPERATOR(pg_catalog.>) 0 AND pg_catalog.length(t.x) OPERATOR(pg_catalog.<=) 262144 LIMIT 1000"
 );
 
@@ -933,9 +959,22 @@ mod tests {
             world.follow("SELECT * FROM t, u");
             rounds += 1;
         }
-        assert_eq!(rounds, 5, "three for both, then one for each");
+        assert_eq!(rounds, 2, "of each there is too much, whatever is asked for beside it");
         let depths = world.follow("SELECT * FROM t, u");
-        assert!(depths.touches && depths.hides, "of one there is too much");
+        assert!(depths.touches && !depths.hides);
+        let mut world = World::default();
+        world.follow("SELECT f(), g(), h()");
+        let names = ["f", "g", "h"].into_iter().cycle().take(ROWS_MAX);
+        let many: Vec<_> = names.map(|name| row("5", name, Some("upper"))).collect();
+        let mut rounds = 0;
+        while world.quest.asks() {
+            world.quest.learn(&world.hidden, &many);
+            world.follow("SELECT f(), g(), h()");
+            rounds += 1;
+        }
+        assert_eq!(rounds, 9, "three for all, one for each as a function and as a table");
+        let depths = world.follow("SELECT f(), g(), h()");
+        assert!(depths.touches && depths.hides);
     }
 
     #[test]

@@ -271,9 +271,11 @@ impl Outward<'_> {
                 }
                 text => {
                     let text = text.filter(|_| piece.is_whole()).map(|(_, text)| text);
+                    // What is put in front of it may set things, too.
+                    let strings = self.strings();
                     self.mark_unknown(text);
                     if !piece.is_whole() {
-                        self.begin_to_skim(None);
+                        self.begin_to_skim(None, strings);
                         self.lend_for_beginning(piece.body);
                     }
                 }
@@ -329,6 +331,7 @@ impl Outward<'_> {
 
     /// A text is about to be run.
     fn watch(&mut self, reading: &Arc<Reading>, text: &[u8], origin: Origin<'_>) {
+        self.doubt_strings(text);
         let heed = self.server.trail.heed(reading, self.statements.ages());
         if reading.is_idle && heed == Heed::Nothing {
             self.server.trail.pass();

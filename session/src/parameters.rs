@@ -7,12 +7,13 @@ use sql::Skim;
 use wire::tag::client as tag;
 use wire::{BindNames, Parse};
 
+use crate::ages::mentions;
 use crate::outward::{Message, Outward};
 use crate::passing::{Passing, Values};
 use crate::reading::Marks;
 use crate::server::Unnamed;
 use crate::statements::Statement;
-use crate::text::{dotted_names, find, skimmed};
+use crate::text::{NAME_MAX, dotted_names, find, skimmed};
 
 /// Its number in PostgreSQL's catalog.
 const SET_CONFIG: u32 = 2078;
@@ -34,9 +35,18 @@ impl Outward<'_> {
         if !self.rules.watches() || !statement.is_none_or(may_name) {
             return;
         }
-        let Some(names) = BindNames::find(message.body) else { return };
-        let sets = |statement: &Statement| find(&statement.query, b"set_config").is_some();
-        let mut values = Values::new(statement.is_some_and(sets));
+        let Some(names) = BindNames::find(message.body) else {
+            return self.server.trail.may_hide();
+        };
+        let is_set = |text: &[u8]| find(text, b"set_config").is_some();
+        let sets = match statement {
+            Some(statement) => is_set(&statement.query),
+            None => {
+                let bound = self.server.trail.bound(Some(names.statement));
+                bound.iter().any(|reading| is_set(&reading.beginning))
+            }
+        };
+        let mut values = Values::new(sets);
         values.take(message.body.get(names.rest..).unwrap_or_default());
         if message.whole().is_some() {
             self.heard(values);
@@ -63,13 +73,16 @@ impl Outward<'_> {
             let reading = if self.client.vars.can_read(parse.query) {
                 self.statements.reading(parse.query)
             } else {
-                Arc::new(skimmed(&Skim::of(parse.query, self.client.vars.strings())))
+                Arc::new(skimmed(&Skim::of(parse.query, self.strings())))
             };
-            self.server.trail.parsed(parse.name, reading);
+            let pending = !self.server.ledger.is_empty();
+            self.server.trail.parsed(parse.name, reading, pending);
         } else if let Some(at) = message.body.iter().position(|byte| *byte == 0) {
             let (name, text) = message.body.split_at(at);
-            self.begin_to_skim(Some(name));
+            self.begin_to_skim(Some(name), self.strings());
             self.skim(text.get(1..).unwrap_or_default(), message.whole().is_some());
+        } else {
+            self.server.trail.lose();
         }
     }
 
@@ -115,22 +128,23 @@ impl Outward<'_> {
 /// What a value may be that is one of a statement's parameters.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Said {
-    Nothing,
-    /// The name of a custom setting.
-    Name(Box<[u8]>),
-    /// The same, in characters in which nobody looks for it.
+    /// Names of custom settings: it is one, or it says them where it may set them.
+    Names(Box<[Box<[u8]>]>),
+    /// A name in characters in which nobody looks for it, or too long.
     OddName,
 }
 
-pub(crate) fn said(value: &[u8]) -> Said {
+/// `cut`: it goes on.
+pub(crate) fn said(value: &[u8], cut: bool) -> Said {
     let is_part =
         |byte: &u8| byte.is_ascii_alphanumeric() || b"_.$".contains(byte) || *byte >= 0x80;
-    match &*dotted_names(value) {
-        [name] if name.len() == value.len() => Said::Name(name.clone()),
-        _ if !value.is_ascii() && value.contains(&b'.') && value.iter().all(is_part) => {
-            Said::OddName
-        }
-        _ => Said::Nothing,
+    let is_one = value.contains(&b'.') && value.iter().all(is_part);
+    let names = dotted_names(value);
+    match &*names {
+        [name] if name.len() == value.len() && !cut => Said::Names(names),
+        _ if is_one && (cut || !value.is_ascii() || value.len() > NAME_MAX) => Said::OddName,
+        _ if mentions(value, b"set") || mentions(value, b"set_config") => Said::Names(names),
+        _ => Said::Names(Box::default()),
     }
 }
 
@@ -140,12 +154,19 @@ mod tests {
 
     #[test]
     fn a_parameter_is_a_name_or_it_is_not() {
+        let names =
+            |all: &[&str]| Said::Names(all.iter().map(|name| name.as_bytes().into()).collect());
         for (value, name) in [("App.X", "app.x"), ("last.one", "last.one")] {
-            assert_eq!(said(value.as_bytes()), Said::Name(name.as_bytes().into()));
+            assert_eq!(said(value.as_bytes(), false), names(&[name]));
         }
-        for value in ["a.b@c.d", "plain", "", "größe", "Käse. Brot"] {
-            assert_eq!(said(value.as_bytes()), Said::Nothing, "{value}");
+        for value in ["a.b@c.d", "plain", "", "größe", "Käse. Brot", "a.b c.d"] {
+            assert_eq!(said(value.as_bytes(), false), names(&[]), "{value}");
         }
-        assert_eq!(said("app.größe".as_bytes()), Said::OddName);
+        for value in ["SET app.x = 1", "select set_config('app.x', '', false)"] {
+            assert_eq!(said(value.as_bytes(), false), names(&["app.x"]));
+        }
+        assert_eq!(said("app.größe".as_bytes(), false), Said::OddName);
+        assert_eq!(said(format!("app.{}", "x".repeat(300)).as_bytes(), false), Said::OddName);
+        assert_eq!(said(b"app.x", true), Said::OddName);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sql::{Overloadable, Skim};
+use sql::{Overloadable, Skim, Strings};
 
 use crate::ages::Change;
 use crate::beliefs::Scene;
@@ -16,7 +16,7 @@ use crate::text::skimmed;
 pub(crate) enum Passing {
     /// A text. The name by which it is parsed; `None`: it is run at once.
     Text {
-        skim: Skim,
+        skim: Box<Skim>,
         name: Option<Box<[u8]>>,
     },
     Values(Values),
@@ -101,16 +101,27 @@ impl Values {
                 usize::try_from(length).map_or_else(|_| self.next(), |length| (Part::Value, length))
             }
             Part::Value => {
-                match said(&self.held) {
-                    _ if self.cut => {}
-                    Said::Name(name) if self.names.len() < NAMES_MAX => self.names.push(name),
-                    Said::Nothing => {}
-                    Said::Name(_) | Said::OddName => self.is_odd = self.sets,
-                }
+                self.value();
                 self.next()
             }
             Part::Rest => (Part::Rest, 0),
         };
+    }
+
+    /// A value is here, or its beginning.
+    fn value(&mut self) {
+        match said(&self.held, self.cut) {
+            Said::Names(names) => {
+                for name in names {
+                    if self.names.len() < NAMES_MAX {
+                        self.names.push(name);
+                    } else {
+                        self.is_odd |= self.sets;
+                    }
+                }
+            }
+            Said::OddName => self.is_odd |= self.sets,
+        }
     }
 
     fn next(&mut self) -> (Part, usize) {
@@ -122,8 +133,8 @@ impl Values {
 
 impl Outward<'_> {
     /// A text passes by. `name`: that by which it is parsed, if it is.
-    pub(crate) fn begin_to_skim(&mut self, name: Option<&[u8]>) {
-        let skim = Skim::new(self.client.vars.strings());
+    pub(crate) fn begin_to_skim(&mut self, name: Option<&[u8]>, strings: Strings) {
+        let skim = Box::new(Skim::new(strings));
         self.client.begin_to_pass(Passing::Text { skim, name: name.map(Into::into) });
     }
 
@@ -148,7 +159,8 @@ impl Outward<'_> {
                 self.mark_skimmed(&Arc::new(skimmed(&skim.end())));
             }
             Some(Passing::Text { skim, name: Some(name) }) => {
-                self.server.trail.parsed(&name, Arc::new(skimmed(&skim.end())));
+                let pending = !self.server.ledger.is_empty();
+                self.server.trail.parsed(&name, Arc::new(skimmed(&skim.end())), pending);
             }
             Some(Passing::Values(values)) => self.heard(values),
             None => {}
@@ -173,6 +185,7 @@ impl Outward<'_> {
 
     /// A text is about to be run that nobody parses; `None`: it is not here.
     pub(crate) fn mark_unknown(&mut self, text: Option<&[u8]>) {
+        let strings = self.strings();
         self.mark_unread();
         let mut unread = Reading::new(crate::sequences::unread(text), Box::default());
         unread.overloadable = Overloadable::ALL;
@@ -180,9 +193,27 @@ impl Outward<'_> {
         let heed = self.server.trail.heed(&unread, self.statements.ages());
         self.watch_sequences(&unread, Scene::default(), heed);
         if let Some(text) = text {
-            let found = Skim::of(text, self.client.vars.strings());
+            let found = Skim::of(text, strings);
             self.mark_skimmed(&Arc::new(skimmed(&found)));
         }
+    }
+
+    /// A text is read as the client's settings say, which are perhaps about to change.
+    #[inline]
+    pub(crate) fn doubt_strings(&mut self, text: &[u8]) {
+        if self.may_be_set() && text.contains(&b'\\') {
+            self.mark_unknown(Some(text));
+        }
+    }
+
+    /// How strings are told from code in what the client says now.
+    pub(crate) fn strings(&self) -> Strings {
+        Strings { may_change: self.may_be_set(), ..self.client.vars.strings() }
+    }
+
+    /// Whether what it sent before may set something, and it is not known yet what came of that.
+    fn may_be_set(&self) -> bool {
+        self.server.trail.workshop.stirred && !self.server.ledger.is_empty()
     }
 }
 

@@ -26,7 +26,10 @@ const FOUND: States = States::SETTINGS
     .union(States::LOCKS);
 
 /// Longest name of a setting that is looked for. PostgreSQL cuts identifiers, but not what set_config() is given.
-const NAME_MAX: usize = 255;
+pub(crate) const NAME_MAX: usize = 255;
+
+/// So many names with a dot that stand in no string are looked for.
+const OTHERS_MAX: usize = 64;
 
 /// Longer texts are not read: a worker has no time for them, and asking the server afterwards costs
 /// less.
@@ -39,7 +42,7 @@ pub(crate) const HEAD_MAX: usize = 1024;
 #[must_use]
 pub fn read(text: &[u8]) -> Reading {
     if text.len() > READ_MAX {
-        let mut known = skimmed(&Skim::of(text, Strings::Conforming));
+        let mut known = skimmed(&Skim::of(text, Strings::default()));
         known.deeds = executed(text);
         return known;
     }
@@ -57,12 +60,8 @@ pub fn read(text: &[u8]) -> Reading {
         names_custom |= names_settings(statement);
     }
     marks = marks.and(of_all(&reading, text, marks));
-    let said: Vec<&str> = reading.acts().filter_map(custom_name).collect();
-    let custom = match &said[..] {
-        _ if !names_custom => Box::default(),
-        [] => dotted_names(text),
-        said => dotted_names(&[text, said.join("\n").as_bytes()].join(&b'\n')),
-    };
+    let set: Vec<&str> = reading.acts().filter_map(custom_name).collect();
+    let custom = if names_custom { said(text, &set) } else { Box::default() };
     let mut known = Reading::new(marks, custom).showing(shows);
     let calls: Vec<&str> =
         reading.statements.iter().flat_map(|one| &one.calls).map(String::as_str).collect();
@@ -74,7 +73,10 @@ pub fn read(text: &[u8]) -> Reading {
     } else {
         Names::default()
     };
-    if said.iter().any(|name| !is_plain_name(name.as_bytes())) {
+    // There may be more, or what nobody looks for.
+    let may_hide =
+        known.custom.len() == CUSTOM_MAX || set.iter().any(|name| !is_plain_name(name.as_bytes()));
+    if may_hide {
         known.names = known.names.hiding();
     }
     known.overloadable = reading.overloadable();
@@ -88,6 +90,21 @@ pub fn read(text: &[u8]) -> Reading {
         known.tame = tame(&reading, &known, text).map(Arc::new);
     }
     known
+}
+
+/// All that could be names of custom settings in a text that sets these: what stands in its strings, and in its blocks.
+fn said(text: &[u8], set: &[&str]) -> Box<[Box<[u8]>]> {
+    let code = str::from_utf8(text).ok().and_then(sql::Code::of);
+    let said = code.as_ref().map_or(text, |code| code.said.as_bytes());
+    let mut names = dotted_names(&[said, set.join("\n").as_bytes()].join(&b'\n')).into_vec();
+    // Elsewhere it is columns, but a comment may say what is put together.
+    let others = dotted_names(text).into_vec();
+    if others.len() <= OTHERS_MAX {
+        names.extend(others);
+        names.dedup();
+        names.truncate(CUSTOM_MAX);
+    }
+    names.into()
 }
 
 /// What a text is that nobody has parsed, by what stands in it.
@@ -104,6 +121,9 @@ pub(crate) fn skimmed(found: &Skimmed) -> Reading {
         .fold(marks.and(Marks::MAY_GIVE), |marks, (_, mark)| marks.and(*mark));
     let mut known = Reading::new(marks, dotted_names(&found.said));
     known.names = Names::of_skimmed(found);
+    if known.custom.len() == CUSTOM_MAX {
+        known.names = known.names.hiding();
+    }
     known.overloadable = Overloadable::ALL;
     known.changing(if found.changes { Change::Anything } else { Change::Nothing })
 }

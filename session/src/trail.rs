@@ -32,6 +32,12 @@ const PARSED_MAX: usize = 512;
 /// So many of them without a name: the last, and those that failed behind it, or were skipped.
 const UNNAMED_MAX: usize = 16;
 
+/// Names of statements are told apart by so many bytes.
+const NAME_MAX: usize = 63;
+
+/// Bytes of names that are followed, of all texts of a transaction, or of all that were parsed.
+const NAMES_BYTES: usize = 1 << 19;
+
 /// A probe lists no more of them.
 const CHANNELS_MAX: usize = 1024;
 
@@ -99,6 +105,8 @@ pub struct Trail {
     pub(crate) ran: Ran,
     /// What was parsed on it by which name, where nobody keeps statements apart.
     parsed: Vec<(Box<[u8]>, Arc<Reading>)>,
+    /// There was more of that.
+    lost: bool,
     /// How the clients of its pool use these.
     pub habit: Arc<Habit>,
 }
@@ -408,31 +416,40 @@ impl Trail {
         self.workshop.stirred = true;
     }
 
-    /// A text is parsed, where nobody keeps statements apart.
-    pub(crate) fn parsed(&mut self, name: &[u8], reading: Arc<Reading>) {
-        let is_there = |(other, known): &(Box<[u8]>, Arc<Reading>)| {
-            **other == *name && Arc::ptr_eq(known, &reading)
+    /// A text is parsed, where nobody keeps statements apart. Where nothing is `pending`, a name means nothing else from now
+    /// on if that is the unnamed one; others mean what they meant where this fails.
+    pub(crate) fn parsed(&mut self, name: &[u8], reading: Arc<Reading>, pending: bool) {
+        let name = name.get(..NAME_MAX).unwrap_or(name);
+        let is_it = |(other, known): &(Box<[u8]>, Arc<Reading>)| {
+            let is_same = **other == *name;
+            is_same && (name.is_empty() && !pending || Arc::ptr_eq(known, &reading))
         };
-        if self.parsed.iter().any(is_there) {
-            return;
-        }
-        // The oldest of the unnamed ones is not there any more.
-        let of_name = self.parsed.iter().filter(|(other, _)| **other == *name).count();
-        if name.is_empty() && of_name >= UNNAMED_MAX || self.parsed.len() >= PARSED_MAX {
-            let oldest = self.parsed.iter().position(|(other, _)| **other == *name);
-            self.parsed.remove(oldest.unwrap_or_default());
+        self.parsed.retain(|parsed| !is_it(parsed));
+        let unnamed = self.parsed.iter().filter(|(other, _)| other.is_empty()).count();
+        let bytes = |all: usize, (_, reading): &(_, Arc<Reading>)| all + reading.names.bytes();
+        if self.parsed.len() >= PARSED_MAX
+            || unnamed >= UNNAMED_MAX
+            || self.parsed.iter().fold(0, bytes) > NAMES_BYTES
+        {
+            self.parsed.clear();
+            self.lost = true;
         }
         self.parsed.push((name.into(), reading));
     }
 
     /// What may have been parsed by this name, and is bound; `None`: by any.
     pub(crate) fn bound(&mut self, name: Option<&[u8]>) -> Vec<Arc<Reading>> {
+        let name = name.map(|name| name.get(..NAME_MAX).unwrap_or(name));
         let is_it = |other: &[u8]| name.is_none_or(|name| *name == *other);
         let all = self.parsed.iter().filter(|(other, _)| is_it(other));
         let all: Vec<_> = all.map(|(_, reading)| Arc::clone(reading)).collect();
-        // It was forgotten.
-        self.hides |= all.is_empty() && self.parsed.len() >= PARSED_MAX;
+        self.hides_names |= self.lost;
         all
+    }
+
+    /// Something is parsed of which nothing is kept.
+    pub(crate) fn lose(&mut self) {
+        self.lost = true;
     }
 
     /// What runs says the name of a setting.
@@ -465,7 +482,7 @@ impl Trail {
         if self.custom.len() < CUSTOM_MAX {
             self.custom.push(name.into());
         } else {
-            self.ties.add(Tie::Unknown);
+            self.hides = true;
         }
     }
 
@@ -496,7 +513,8 @@ impl Trail {
         if reading.names.is_empty() || self.others.iter().any(is_there) {
             return;
         }
-        if self.others.len() < OTHERS_MAX {
+        let bytes = |all: usize, other: &Arc<Reading>| all + other.names.bytes();
+        if self.others.len() < OTHERS_MAX && self.others.iter().fold(0, bytes) < NAMES_BYTES {
             self.others.push(Arc::clone(reading));
         } else {
             self.hides = true;
@@ -797,6 +815,7 @@ impl Trail {
         self.ties.renew(Ties::default());
         self.hides = false;
         self.parsed.retain(|(name, _)| name.is_empty());
+        self.lost = false;
         self.forget_run();
         self.workshop.discarded();
         self.ties.remove(Tie::Sequence);

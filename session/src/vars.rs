@@ -140,11 +140,8 @@ impl Vars {
 
     /// How strings are told from code in a text of the client's.
     pub(crate) fn strings(&self) -> sql::Strings {
-        match self.0.spelling {
-            Spelling::Plain => sql::Strings::Conforming,
-            Spelling::Backslashes => sql::Strings::Escaping,
-            Spelling::Odd => sql::Strings::Unknown,
-        }
+        let escape = self.value(b"standard_conforming_strings") == Some(b"off");
+        sql::Strings { escape, are_tangled: self.0.spelling == Spelling::Odd, may_change: false }
     }
 
     /// The value of a parameter, if it is tracked and known.

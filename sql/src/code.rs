@@ -164,8 +164,14 @@ impl Code {
         self.said.push('\n');
         self.said.push_str(&text);
         let is_code = !matches!(reach, Reach::Blocks(DEPTH));
-        let goes_on = words.get(at + 1).is_some_and(|next| next.text == "||");
-        self.hides |= is_code && sets_unnamed(&text, goes_on, is_veiled(&words[at]));
+        let joins = |word: Option<&Word<'_>>| word.is_some_and(|word| word.text == "||");
+        let goes_on = joins(words.get(at + 1));
+        // What stands behind another is no beginning, and what is raised is not run.
+        let (before, _) = words.split_at(at);
+        let is_raised =
+            before.iter().rev().take(2).any(|one| one.text.eq_ignore_ascii_case("raise"));
+        let begins = is_code && !joins(before.last()) && !is_raised;
+        self.hides |= begins && sets_unnamed(&text, goes_on, is_veiled(&words[at]));
         // DO LANGUAGE plpgsql '…'
         let is_block = words[..at].iter().rev().take(3).any(|word| word.token == Token::Do);
         self.hides |= is_block && is_veiled(&words[at]);
@@ -220,6 +226,8 @@ impl Code {
             Some(known) => {
                 self.touches |= known.leaves_something();
                 self.unseen |= known.unseen();
+                // It runs what it is told.
+                self.hides |= known.touch == Touch::Unknown;
                 if name == "set_config" {
                     self.hides |= !is_named(&words[open..], reach);
                 }
@@ -324,13 +332,30 @@ fn is_of_update(words: &[Word<'_>], at: usize) -> bool {
 /// Whether what EXECUTE at `at` runs may be found in a table, so that it stands nowhere.
 fn is_found(words: &[Word<'_>], at: usize) -> bool {
     let [_, what, next, ..] = &words[at..] else { return false };
-    let is_field = next.text == ".";
+    // Not what a function returns that is in a schema.
+    let is_call = words.get(at + 4).is_some_and(|open| open.text == "(");
+    let is_field = next.text == "." && !is_call;
     let is_query = what.text == "(" && matches!(next.token, Token::Select | Token::With);
     let name = what.name();
     // FOR it IN SELECT …, SELECT … INTO STRICT it
     let fills = |token| matches!(token, Token::For | Token::Into | Token::StrictP);
     let is_it = |pair: &[Word<'_>]| fills(pair[0].token) && pair[1].name() == name;
-    is_field || is_query || name.is_some() && words.windows(2).any(is_it)
+    let is_filled = name.is_some() && words.windows(2).any(is_it);
+    is_field || is_query || is_filled && !words.iter().any(begins_command)
+}
+
+/// Whether a string is how a command begins: what is executed was put together here.
+fn begins_command(word: &Word<'_>) -> bool {
+    const COMMANDS: [&str; 16] = [
+        "select", "insert", "update", "delete", "merge", "with", "create", "alter", "drop",
+        "grant", "revoke", "truncate", "refresh", "copy", "comment", "analyze",
+    ];
+    let text = || inside(word.text).trim_start().to_ascii_lowercase();
+    let begins = |text: String| {
+        let first = text.split(|next: char| !next.is_ascii_alphabetic()).next();
+        first.is_some_and(|first| COMMANDS.contains(&first))
+    };
+    word.token == Token::Sconst && begins(text())
 }
 
 /// Whether the first argument in brackets is a name. What a client gives as a parameter is seen.
@@ -505,6 +530,10 @@ mod tests {
             "BEGIN UPDATE t SET i = 1; SET work_mem = 1; END",
             "BEGIN EXECUTE 'SET work_mem ' || '= 1'; RAISE NOTICE 'set failed'; END",
             "BEGIN EXECUTE 'SET LOCAL ' || name || ' = 1'; END",
+            "BEGIN SELECT format('DROP TABLE %I', r.name) INTO cmd FROM r; EXECUTE cmd; END",
+            "BEGIN EXECUTE pg_catalog.format('DROP TABLE %I', name); END",
+            "BEGIN EXECUTE 'UPDATE t' || ' SET ' || name || ' = 1'; END",
+            "BEGIN RAISE NOTICE 'Set % to %', a, b; RAISE 'set %', a; END",
             "BEGIN EXECUTE cmd; EXECUTE format('DROP TABLE %I', r.name) INTO x; END",
             "SELECT E'\\x41' || U&'\\0041' || 'größe'",
         ] {
@@ -513,6 +542,7 @@ mod tests {
         assert!(!code("SELECT set_config($1, $2, false)").hides);
         assert!(!code("SELECT f('Mr.' || x)").hides);
         assert!(code("SELECT set_config('app.' || $1, $2, false)").hides);
+        assert!(code("SELECT query_to_xml('select enter(1)', true, true, '')").hides);
         assert!(code("DO $$ BEGIN EXECUTE 'SET ' || 'app' || '.tenant = 1'; END $$").hides);
         for body in [
             "plpy.execute(\"select set_config('app.%s', 'x', false)\" % name)",

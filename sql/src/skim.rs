@@ -10,16 +10,17 @@ use std::mem;
 
 use crate::catalog;
 use crate::code::Unseen;
+use crate::reading::Touch;
 
-/// How strings are to be told from code.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Strings {
-    /// A backslash in a plain string is just that.
-    Conforming,
+/// How strings are to be told from code. By itself: a backslash in a plain string is just that.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Strings {
     /// It takes the next character's meaning away.
-    Escaping,
-    /// A quote may be half of another character: what stands between quotes counts like all else.
-    Unknown,
+    pub escape: bool,
+    /// It may be half of another character.
+    pub are_tangled: bool,
+    /// Perhaps it is not so any more when the text is read.
+    pub may_change: bool,
 }
 
 /// What stands in a text.
@@ -48,9 +49,11 @@ const WORD_MAX: usize = 255;
 const NAME_MAX: usize = 63;
 /// Strings that may be names of settings.
 const SAID_MAX: usize = 128;
+/// Bytes of names of settings.
+const SETTINGS_MAX: usize = 1 << 16;
 
 /// Words that stand before a bracket and call nothing, in what is long more often than not.
-const NO_CALLS: [&[u8]; 8] = [b"values", b"in", b"and", b"or", b"on", b"as", b"conflict", b"from"];
+const NO_CALLS: [&[u8]; 7] = [b"values", b"in", b"and", b"or", b"on", b"as", b"from"];
 
 /// Where in the text it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -129,17 +132,34 @@ pub struct Skim {
     word: Vec<u8>,
     /// Behind SET, as far as it could be a name.
     setting: Option<Vec<u8>>,
-    /// Strings are code: those of DO.
+    /// It stands by itself, and is no other word than it seems.
+    bare: bool,
+    /// Behind a dot.
+    dot: bool,
+    /// Strings are code: those of DO, up to its end.
     blocks: bool,
+    had_blocks: bool,
     /// Strings that could be names.
     strings_said: BTreeSet<Box<[u8]>>,
+    /// There were more.
+    overheard: bool,
+    /// The word in a string that is being read.
+    run: Vec<u8>,
+    /// A string says SET, or CREATE.
+    says_set: bool,
+    says_change: bool,
+    /// The last byte of a string so far.
+    before: u8,
     /// Behind `U&`.
     unicode: bool,
+    /// Behind a string in which they meant something, as they do in one that continues it on another line.
+    escapes: bool,
     into: Into,
     /// Behind a double quote in a block.
     between: Option<Vec<u8>>,
     /// A block executes something, and it sets something.
-    executes: bool,
+    block_executes: bool,
+    block_sets: bool,
     sets: bool,
     found: Skimmed,
 }
@@ -156,12 +176,22 @@ impl Skim {
             last: Last::Other,
             word: Vec::new(),
             setting: None,
+            bare: false,
+            dot: false,
             blocks: false,
+            had_blocks: false,
+            overheard: false,
+            run: Vec::new(),
+            says_set: false,
+            says_change: false,
+            before: 0,
             unicode: false,
+            escapes: false,
             into: Into::Not,
             between: None,
             strings_said: BTreeSet::new(),
-            executes: false,
+            block_executes: false,
+            block_sets: false,
             sets: false,
             found: Skimmed::default(),
         }
@@ -177,10 +207,6 @@ impl Skim {
 
     /// The next piece. The text ends with a zero, or with the last piece.
     pub fn take(&mut self, mut piece: &[u8]) {
-        if self.strings == Strings::Unknown {
-            self.blocks = true;
-            return piece.iter().for_each(|byte| self.block_code(*byte));
-        }
         while let Some((byte, rest)) = piece.split_first() {
             let long = match self.at {
                 At::String { .. } => until(piece, |byte| matches!(byte, b'\'' | b'\\' | 0)),
@@ -214,21 +240,24 @@ impl Skim {
         self.take(b"\0");
         self.setting_ends();
         self.other();
-        let runs = !self.found.calls.is_empty() || self.found.hides || self.blocks || self.sets;
+        let blocks = self.had_blocks || self.blocks;
+        let runs = !self.found.calls.is_empty() || self.found.hides || blocks || self.sets;
         if runs {
             for said in &self.strings_said {
                 self.found.said.push(b'\n');
                 self.found.said.extend_from_slice(said);
             }
+            self.found.changes |= self.says_change;
+            self.found.hides |= self.overheard && self.says_set;
         }
-        self.found.hides |= self.found.more || self.blocks && self.executes && self.sets;
+        self.found.hides |= self.found.more || self.block_executes && self.block_sets;
         // Nobody knows in which encoding they are.
         let is_text = |name: &[u8]| str::from_utf8(name).is_ok();
         let (names, calls) = (self.found.names.len(), self.found.calls.len());
         self.found.names.retain(|name| is_text(name));
         self.found.calls.retain(|name| is_text(name));
         let left = (self.found.names.len(), self.found.calls.len());
-        self.found.hides |= self.strings != Strings::Unknown && left != (names, calls);
+        self.found.hides |= !self.strings.are_tangled && left != (names, calls);
         self.found
     }
 
@@ -237,12 +266,9 @@ impl Skim {
         match self.at {
             At::Code => self.code(byte),
             At::Word => return self.word_ends(byte),
-            At::Number if byte.is_ascii_digit() || byte == b'_' => {}
-            // One point, and none behind a letter.
-            At::Number if byte.is_ascii_alphabetic() || byte == b'.' && self.token.is_empty() => {
-                self.token.clear();
-                self.token.push(byte);
-            }
+            At::Number if byte.is_ascii_digit() => {}
+            // What else belongs to it is taken for a word, as older versions do.
+            At::Number if byte == b'.' && self.token.is_empty() => self.token.push(byte),
             At::Number => {
                 self.forget();
                 self.other();
@@ -251,7 +277,7 @@ impl Skim {
             At::Parameter if byte.is_ascii_digit() => {}
             At::Parameter => return self.back(),
             At::Quoted if byte == b'"' => self.at = At::QuotedEnd,
-            At::Quoted if byte == 0 => self.at = At::Over,
+            At::Quoted if byte == 0 => self.breaks_off(),
             At::Quoted => self.keep(byte),
             At::QuotedEnd if byte == b'"' => {
                 self.keep(byte);
@@ -262,13 +288,17 @@ impl Skim {
                 return self.back();
             }
             At::String { escapes } => match byte {
-                b'\'' => self.at = At::StringEnd { escapes },
+                b'\'' => {
+                    self.found.hides |= self.strings.may_change && self.before == b'\\';
+                    self.at = At::StringEnd { escapes };
+                }
                 b'\\' if escapes => {
                     // What it stands for is not looked at.
                     self.cut = true;
+                    self.found.hides |= self.strings.are_tangled && self.before >= 0x80;
                     self.at = At::Escape;
                 }
-                0 => self.at = At::Over,
+                0 => self.breaks_off(),
                 byte => self.inner(&[byte]),
             },
             At::Escape => {
@@ -283,8 +313,9 @@ impl Skim {
                 self.inner(b"'");
                 self.at = At::String { escapes };
             }
-            At::StringEnd { .. } => {
+            At::StringEnd { escapes } => {
                 self.string_ends();
+                self.escapes = escapes;
                 return self.back();
             }
             At::Operator => return self.operator(byte),
@@ -295,6 +326,12 @@ impl Skim {
             At::Block { depth, half } => self.block(byte, depth, half),
         }
         true
+    }
+
+    /// The text ends where PostgreSQL's would not, unless it refuses it.
+    fn breaks_off(&mut self) {
+        self.found.hides = true;
+        self.at = At::Over;
     }
 
     fn back(&mut self) -> bool {
@@ -330,8 +367,9 @@ impl Skim {
         self.at = match byte {
             0 => At::Over,
             b'\'' => {
+                let escapes = self.strings.escape || self.escapes;
                 self.string_begins();
-                At::String { escapes: self.strings == Strings::Escaping }
+                At::String { escapes }
             }
             b'"' => At::Quoted,
             b'$' => At::Dollar,
@@ -361,7 +399,7 @@ impl Skim {
             let escapes = is(&self.token, b"e");
             if escapes || [b"n", b"b", b"x"].iter().any(|kind| is(&self.token, *kind)) {
                 self.string_begins();
-                let escapes = escapes || self.strings == Strings::Escaping;
+                let escapes = escapes || self.strings.escape;
                 self.at = At::String { escapes };
                 return true;
             }
@@ -375,9 +413,8 @@ impl Skim {
     /// What is being read may be a name.
     fn named(&mut self, quoted: bool) {
         let mut name = self.taken();
-        let cut =
-            (0..=NAME_MAX).rev().find(|at| name.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80));
-        name.truncate(cut.unwrap_or(NAME_MAX));
+        name.truncate(clipped(&name).len());
+        self.bare = !quoted && !mem::take(&mut self.dot);
         if let Some(setting) = &mut self.setting {
             let is_scope =
                 setting.is_empty() && !quoted && matches!(&name[..], b"local" | b"session");
@@ -405,10 +442,6 @@ impl Skim {
                 self.setting = Some(Vec::new());
                 Last::Word
             }
-            b"execute" => {
-                self.executes = true;
-                Last::Word
-            }
             b"into" => {
                 self.into = Into::Behind;
                 Last::Word
@@ -433,10 +466,16 @@ impl Skim {
     }
 
     fn symbol(&mut self, byte: u8) {
+        self.escapes = false;
+        self.dot = byte == b'.';
         match (byte, &mut self.setting) {
-            (b'.', Some(setting)) => {
+            (b'.', Some(setting)) if setting.len() < 2 * WORD_MAX => {
                 setting.push(b'.');
                 return;
+            }
+            (b'.', Some(_)) => {
+                self.found.hides = true;
+                self.setting = None;
             }
             (_, Some(_)) => self.setting_ends(),
             _ => {}
@@ -452,6 +491,9 @@ impl Skim {
         } else {
             self.other();
         }
+        if byte == b';' {
+            self.had_blocks |= mem::take(&mut self.blocks);
+        }
     }
 
     /// Something comes that nothing waits for.
@@ -459,6 +501,7 @@ impl Skim {
         self.found.hides |= matches!(self.last, Last::SetConfig | Last::SetName);
         self.blocks |= self.last == Last::Do;
         self.last = Last::Other;
+        self.escapes = false;
         self.word.clear();
     }
 
@@ -470,12 +513,14 @@ impl Skim {
         match catalog::builtin(&text) {
             Some(known) => {
                 self.found.unseen |= known.unseen();
+                // It runs what it is told.
+                self.found.hides |= known.touch == Touch::Unknown;
                 if text == "set_config" {
                     self.sets = true;
                     return Last::SetConfig;
                 }
             }
-            None if NO_CALLS.contains(&&name[..]) => {}
+            None if self.bare && NO_CALLS.contains(&&name[..]) => {}
             None => Self::note(&mut self.found.calls, &mut self.found.more, &name),
         }
         Last::Other
@@ -485,9 +530,18 @@ impl Skim {
         let Some(setting) = self.setting.take() else { return };
         if setting.contains(&b'.') {
             self.found.hides |= !setting.is_ascii();
-            self.found.said.push(b'\n');
-            self.found.said.extend_from_slice(&setting);
+            self.say(&setting);
         }
+    }
+
+    /// This is the name of a setting.
+    fn say(&mut self, setting: &[u8]) {
+        if self.found.said.len() > SETTINGS_MAX {
+            self.found.hides = true;
+            return;
+        }
+        self.found.said.push(b'\n');
+        self.found.said.extend_from_slice(setting);
     }
 
     fn operator(&mut self, byte: u8) -> bool {
@@ -517,6 +571,7 @@ impl Skim {
     }
 
     fn operator_ends(&mut self) {
+        self.into = Into::Not;
         self.setting_ends();
         self.other();
         self.note_operator();
@@ -545,8 +600,12 @@ impl Skim {
             self.last == Last::Load || self.found.unseen.contains(Unseen::KEEPS),
         );
         self.blocks |= self.last == Last::Do;
+        self.escapes = false;
+        self.into = Into::Not;
         self.setting_ends();
         self.word.clear();
+        self.run.clear();
+        self.before = 0;
         self.forget();
     }
 
@@ -556,9 +615,55 @@ impl Skim {
             return bytes.iter().for_each(|byte| self.block_code(*byte));
         }
         self.keep_all(bytes);
+        self.string_words(bytes);
+    }
+
+    /// The words of what may be executed.
+    fn string_words(&mut self, mut bytes: &[u8]) {
+        self.before = bytes.last().copied().unwrap_or(self.before);
+        while !bytes.is_empty() {
+            let part = until(bytes, |byte| !is_word(byte) && byte != b'.');
+            let (part, rest) = bytes.split_at(part);
+            let room = (WORD_MAX + 1).saturating_sub(self.run.len());
+            self.run.extend_from_slice(part.get(..room).unwrap_or(part));
+            if rest.is_empty() {
+                return;
+            }
+            self.run_ends();
+            bytes =
+                rest.get(until(rest, |byte| is_word(byte) || byte == b'.')..).unwrap_or_default();
+        }
+    }
+
+    fn run_ends(&mut self) {
+        let is = |word: &&[u8]| self.run.eq_ignore_ascii_case(word);
+        match self.run.len() {
+            3 | 10 => self.says_set |= [&b"set"[..], b"set_config"].iter().any(is),
+            _ => {}
+        }
+        self.says_change |= [&b"create"[..], b"alter", b"drop"].iter().any(is);
+        let is_name = self.says_set
+            && self.run.len() <= WORD_MAX
+            && self.run.first().is_some_and(|first| starts_word(*first))
+            && self.run.contains(&b'.');
+        if is_name {
+            let name = mem::take(&mut self.run);
+            self.overhear(name.into());
+        }
+        self.run.clear();
+    }
+
+    /// A string may be the name of a setting, or have it in it.
+    fn overhear(&mut self, name: Box<[u8]>) {
+        if self.strings_said.len() < SAID_MAX {
+            self.strings_said.insert(name);
+        } else {
+            self.overheard |= !self.strings_said.contains(&name);
+        }
     }
 
     fn string_ends(&mut self) {
+        self.run_ends();
         if self.blocks {
             self.block_code(b' ');
             return self.other();
@@ -567,13 +672,12 @@ impl Skim {
         let is_plain = !cut && text.is_ascii();
         let is_part = |byte: &u8| is_word(*byte) || *byte == b'.';
         let is_name = is_plain && text.contains(&b'.') && text.iter().all(is_part);
-        if is_name && self.strings_said.len() < SAID_MAX {
-            self.strings_said.insert(text.as_slice().into());
+        if is_name {
+            self.overhear(text.as_slice().into());
         }
         if self.last == Last::SetConfig && is_plain {
             if is_name {
-                self.found.said.push(b'\n');
-                self.found.said.extend_from_slice(&text);
+                self.say(&text);
             }
             self.last = Last::SetName;
         } else {
@@ -624,6 +728,7 @@ impl Skim {
     }
 
     fn block_word(&mut self) {
+        self.found.hides |= self.cut;
         let run = self.taken().to_ascii_lowercase();
         for part in run.split(|byte| *byte == b'.') {
             self.block_name(part);
@@ -632,20 +737,20 @@ impl Skim {
                 part.split(|byte| *byte == b'$').for_each(|part| self.block_name(part));
             }
         }
-        if run.contains(&b'.') && self.strings_said.len() < SAID_MAX {
-            self.strings_said.insert(run.into());
+        if run.contains(&b'.') {
+            self.overhear(run.into());
         }
     }
 
     fn block_name(&mut self, part: &[u8]) {
         let Some(at) = part.iter().position(|byte| starts_word(*byte)) else { return };
-        let word = &part[at..];
+        let word = clipped(&part[at..]);
         match word {
             b"create" | b"alter" | b"drop" => self.found.changes = true,
             b"load" => self.found.unseen |= Unseen::KEEPS,
-            b"execute" => self.executes = true,
-            b"set" => self.sets = true,
-            b"set_config" => (self.sets, self.found.hides) = (true, true),
+            b"execute" => self.block_executes = true,
+            b"set" => (self.says_set, self.block_sets) = (true, true),
+            b"set_config" => (self.says_set, self.found.hides) = (true, true),
             _ => {}
         }
         let text = String::from_utf8_lossy(word);
@@ -697,6 +802,7 @@ impl Skim {
     fn body(&mut self, byte: u8, matched: usize) {
         let tag = mem::take(&mut self.tag);
         self.at = if byte == 0 {
+            self.found.hides = true;
             At::Over
         } else if tag.get(matched) == Some(&byte) {
             At::Body { matched: matched + 1 }
@@ -718,7 +824,7 @@ impl Skim {
 
     fn block(&mut self, byte: u8, depth: u32, half: u8) {
         self.at = match (half, byte) {
-            (_, 0) => At::Over,
+            (_, 0) => return self.breaks_off(),
             (b'/', b'*') => At::Block { depth: depth.saturating_add(1), half: 0 },
             (b'*', b'/') if depth == 1 => At::Code,
             (b'*', b'/') => At::Block { depth: depth - 1, half: 0 },
@@ -735,6 +841,13 @@ pub(crate) fn escaped(byte: u8) -> Option<u8> {
         b'0'..=b'7' | b'x' | b'u' | b'U' => None,
         byte => Some(byte),
     }
+}
+
+/// A name, as PostgreSQL cuts it.
+fn clipped(name: &[u8]) -> &[u8] {
+    let ends = |at: &usize| name.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
+    let end = (0..=NAME_MAX).rev().find(ends).unwrap_or(NAME_MAX);
+    name.get(..end).unwrap_or(name)
 }
 
 /// How far it is to one of these, or to the end.
@@ -785,9 +898,9 @@ mod tests {
     use super::*;
 
     fn skim(text: &str) -> Skimmed {
-        let whole = Skim::of(text.as_bytes(), Strings::Conforming);
+        let whole = Skim::of(text.as_bytes(), Strings::default());
         // However it is cut.
-        let mut bytewise = Skim::new(Strings::Conforming);
+        let mut bytewise = Skim::new(Strings::default());
         text.as_bytes().iter().for_each(|byte| bytewise.take(&[*byte]));
         assert_eq!(bytewise.end(), whole, "{text}");
         whole
@@ -803,6 +916,10 @@ mod tests {
             "SELECT 'it''s f(', enter('ann')",
             "SELECT 'f(\\', enter(1)",
             "SELECT E'f(\\'', enter(1)",
+            "SELECT E'f('\n -- '\n'\\'f(', enter(1), '\\', f",
+            "SELECT set_config(E'a.b', '\\', false), enter(1), '\\', f",
+            "SELECT 1a$b$, enter(1)",
+            "SELECT a.into || enter(1)",
             "SELECT U&'f(', enter(1)",
             "SELECT b'f(', N'f(', enter (1)",
             "SELECT 1 /* f( /* ' */ \" $$ */, enter -- f('\n (1)",
@@ -821,13 +938,17 @@ mod tests {
         }
         assert_eq!(words(&skim("SELECT 1 <=> 2, 3 ###- 4, -5").calls), ["###", "###-", "<=>"]);
         assert_eq!(words(&skim("SELECT 1 <=>/* */ 2, 3 ###--\n 4").calls), ["###", "<=>"]);
+        for word in ["conflict", "s.values", "s.in", "\"on\""] {
+            assert_eq!(skim(&format!("SELECT {word}(1)")).calls.len(), 1, "{word}");
+        }
         assert_eq!(words(&skim("SELECT \"A \"\"b\"(1)").calls), ["A \"b"]);
         assert_eq!(words(&skim("TABLE \"T t\"").names), ["T t", "table"]);
         let long = format!("SELECT {}(1)", "é".repeat(60));
         assert_eq!(words(&skim(&long).calls), ["é".repeat(31)], "as PostgreSQL cuts it");
-        let latin = Skim::of(b"SELECT f(1), g\xe9(2), '\xe9'", Strings::Conforming);
+        let latin = Skim::of(b"SELECT f(1), g\xe9(2), '\xe9'", Strings::default());
         assert_eq!((words(&latin.calls), latin.hides), (vec!["f".to_owned()], true));
-        let escaping = Skim::of(b"SELECT 'f(\\'', enter(1)", Strings::Escaping);
+        let escaping =
+            Skim::of(b"SELECT 'f(\\'', enter(1)", Strings { escape: true, ..Strings::default() });
         assert_eq!(words(&escaping.calls), ["enter"]);
     }
 
@@ -841,10 +962,18 @@ mod tests {
         ] {
             assert!(words(&skim(text).calls).contains(&"enter".to_owned()), "{text}");
         }
-        let unknown = Skim::of(b"SELECT 'it', \"enter\"(1) <=> 2", Strings::Unknown);
-        for word in ["enter", "<=>"] {
-            assert!(words(&unknown.calls).contains(&word.to_owned()), "{word}");
-        }
+    }
+
+    #[test]
+    fn what_depends_on_what_is_not_known_hides() {
+        let may_change = Strings { may_change: true, ..Strings::default() };
+        assert!(Skim::of(b"SELECT '\\', f(1), '", may_change).hides);
+        assert!(!Skim::of(b"SELECT '\\n', f(1), 'x'", may_change).hides);
+        let are_tangled = Strings { are_tangled: true, ..Strings::default() };
+        let text = b"SELECT '\x95\x5c', E'\x41\\n', \x95\x5c(1), enter(1)";
+        let found = Skim::of(text, are_tangled);
+        assert!(!found.hides && words(&found.calls).contains(&"enter".to_owned()));
+        assert!(Skim::of(b"SELECT E'\x95\x5c', enter(1)", are_tangled).hides);
     }
 
     #[test]
@@ -879,9 +1008,22 @@ mod tests {
             "SET app.größe = 1",
             "SET U&\"app!002Etenant\" UESCAPE '!' = 1",
             "DO $$ BEGIN EXECUTE 'SET app' || '.tenant = 1'; END $$",
+            "SELECT 'there is no end to it",
+            "SELECT query_to_xml('select enter(1)', true, true, '')",
         ] {
             assert!(skim(text).hides, "{text}");
         }
+        for text in
+            ["SELECT run('SET app.tenant = 1')", "SELECT run('select set_config(''app.tenant'')')"]
+        {
+            assert_eq!(skim(text).said, b"\napp.tenant", "{text}");
+        }
+        let many: String = (0..500).map(|i| format!("x{i}.com ")).collect();
+        assert!(!skim(&format!("SELECT f('{many}')")).hides);
+        assert!(skim(&format!("SELECT f('set {many}')")).hides, "it may be among them");
+        let migration = "CREATE TABLE t (i int REFERENCES u ON DELETE SET NULL); DO $$ BEGIN NULL; END $$; \
+             CREATE TRIGGER t AFTER INSERT ON t EXECUTE FUNCTION f(); INSERT INTO t VALUES ('set_config')";
+        assert!(!skim(migration).hides);
         for text in ["SELECT set_config($1, $2, false)", "SELECT set_config('a.b'::text, $1, true)"]
         {
             assert!(!skim(text).hides, "{text}");
@@ -895,6 +1037,7 @@ mod tests {
         {
             assert!(skim(text).changes, "{text}");
         }
+        assert!(skim("SELECT run('create table t')").changes);
         assert!(!skim("SELECT 'create table t', created, \"create\" FROM t").changes);
         for (text, unseen) in [
             ("SELECT setseed(0.5)", Unseen::SEEDS),

@@ -37,7 +37,6 @@ const PIECES: &[&str] = &[
     " ",
     "  ",
     ",",
-    ";",
     " . ",
     "::",
     "1",
@@ -93,8 +92,8 @@ proptest! {
     ) {
         let space = |(piece, spaced): &(&str, bool)| format!("{piece}{}", if *spaced { " " } else { "" });
         let text: String = pieces.iter().map(space).collect();
-        let whole = Skim::of(text.as_bytes(), Strings::Conforming);
-        let (mut cut, mut rest) = (Skim::new(Strings::Conforming), text.as_bytes());
+        let whole = Skim::of(text.as_bytes(), Strings::default());
+        let (mut cut, mut rest) = (Skim::new(Strings::default()), text.as_bytes());
         for len in cuts.iter().cycle() {
             if rest.is_empty() {
                 break;
