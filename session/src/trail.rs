@@ -425,12 +425,13 @@ impl Trail {
             is_same && (name.is_empty() && !pending || Arc::ptr_eq(known, &reading))
         };
         self.parsed.retain(|parsed| !is_it(parsed));
-        let unnamed = self.parsed.iter().filter(|(other, _)| other.is_empty()).count();
+        let mut unnamed = self.parsed.iter().enumerate().filter(|(_, (other, _))| other.is_empty());
+        if let (Some((oldest, _)), true) = (unnamed.next(), unnamed.count() + 1 >= UNNAMED_MAX) {
+            self.parsed.remove(oldest);
+        }
         let bytes = |all: usize, (_, reading): &(_, Arc<Reading>)| all + reading.names.bytes();
-        if self.parsed.len() >= PARSED_MAX
-            || unnamed >= UNNAMED_MAX
-            || self.parsed.iter().fold(0, bytes) > NAMES_BYTES
-        {
+        let is_full = self.parsed.len() >= PARSED_MAX;
+        if is_full || self.parsed.iter().fold(0, bytes) > NAMES_BYTES {
             self.parsed.clear();
             self.lost = true;
         }

@@ -301,3 +301,50 @@ fn long_texts_that_load_rows_pin_nobody() {
     }
     assert_eq!(world.howdah.rows("SHOW PINS", &[], "reasons"), [""; 0]);
 }
+
+/// What somebody parsed without a name is over when another text is parsed so.
+#[test]
+fn what_others_parsed_is_nobodys_where_statements_are_nobodys() {
+    howdah_only!("it never pins");
+    let world = World::with(1, |setup| setup.set("max_prepared_statements", 0));
+    let (mut ann, mut bob) = two(&world);
+    let veiled = "SELECT set_config(k, 'ann', false) FROM (SELECT 'app.' || 'tenant' AS k) AS q";
+    ann.ask(&[extended(veiled, &[]), sync()].concat());
+    assert_eq!(ann.value("SELECT pg_catalog.concat(tenant())"), "ann");
+    assert_eq!(world.howdah.rows("SHOW PINS", &[], "reasons"), ["unknown"]);
+    ann.leave();
+    for _ in 0..3 {
+        bob.ask(&[extended("SELECT 1 + 1", &[]), sync()].concat());
+        assert_eq!(bob.value("SELECT pg_catalog.concat(tenant())"), "");
+    }
+    assert_eq!(world.howdah.rows("SHOW PINS", &[], "reasons"), [""; 0]);
+}
+
+/// There is more to be said of a table of many parts, and of many tables of one name, than is asked for at once.
+#[test]
+fn large_schemas_pin_nobody() {
+    howdah_only!("it never pins");
+    let world = World::pool(1);
+    world.direct().run(
+        "CREATE TABLE parts (i int, t text DEFAULT upper('x')) PARTITION BY LIST (i); GRANT ALL ON parts TO app; \
+         CREATE TABLE own (i serial, t text); GRANT ALL ON own TO app; GRANT ALL ON own_i_seq TO app; \
+         CREATE FUNCTION same(a int) RETURNS int LANGUAGE sql AS 'SELECT $1'",
+    );
+    for hundred in 0..11 {
+        world.direct().run(&format!(
+            "DO $$ BEGIN FOR i IN {} .. {} LOOP EXECUTE format('CREATE TABLE parts_%s PARTITION OF parts FOR VALUES IN (%s)', i, i); \
+             EXECUTE format('CREATE SCHEMA s%s CREATE TABLE own (i serial, t text)', i); \
+             EXECUTE format('CREATE FUNCTION s%s.same(a int) RETURNS int LANGUAGE sql AS ''SELECT $1''', i); END LOOP; END $$",
+            100 * hundred,
+            100 * hundred + 99
+        ));
+    }
+    let (mut ann, mut bob) = (world.client(), world.client());
+    let words: String = (0..60).map(|i| format!("same({i}) AS column_{i}, ")).collect();
+    for client in [&mut ann, &mut bob] {
+        client.run("INSERT INTO parts (i) VALUES (7)");
+        client.run(&format!("SELECT {words} o.t FROM own AS o, parts AS p WHERE p.i = 7"));
+        client.run("INSERT INTO own (t) VALUES ('x')");
+    }
+    assert_eq!(world.howdah.rows("SHOW PINS", &[], "reasons"), [""; 0]);
+}
