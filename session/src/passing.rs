@@ -198,10 +198,10 @@ impl Outward<'_> {
         }
     }
 
-    /// A text is read as the client's settings say, which are perhaps about to change.
+    /// A text is read as the client's settings say, which are perhaps about to change: then a string may end elsewhere.
     #[inline]
     pub(crate) fn doubt_strings(&mut self, text: &[u8]) {
-        if self.may_be_set() && text.contains(&b'\\') {
+        if self.may_be_set() && text.windows(2).any(|two| two == b"\\'") {
             self.mark_unknown(Some(text));
         }
     }

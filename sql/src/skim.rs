@@ -303,6 +303,8 @@ impl Skim {
             },
             At::Escape => {
                 self.at = At::String { escapes: true };
+                let doubtful = self.strings.may_change && self.strings.escape;
+                self.found.hides |= doubtful && byte == b'\'';
                 if self.blocks {
                     let meant = escaped(byte);
                     self.found.hides |= meant.is_none();
@@ -969,6 +971,8 @@ mod tests {
         let may_change = Strings { may_change: true, ..Strings::default() };
         assert!(Skim::of(b"SELECT '\\', f(1), '", may_change).hides);
         assert!(!Skim::of(b"SELECT '\\n', f(1), 'x'", may_change).hides);
+        let may_change = Strings { escape: true, ..may_change };
+        assert!(Skim::of(b"SELECT '\\', f(1), '', ''", may_change).hides);
         let are_tangled = Strings { are_tangled: true, ..Strings::default() };
         let text = b"SELECT '\x95\x5c', E'\x41\\n', \x95\x5c(1), enter(1)";
         let found = Skim::of(text, are_tangled);
