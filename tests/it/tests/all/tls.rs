@@ -357,7 +357,12 @@ fn servers_are_replaced_when_their_tls_changes_and_only_then() {
     let mut howdah =
         Setup::new().database("shop", &target).set("server_tls_sslmode", "require").start();
     let server = |howdah: &Howdah| {
-        howdah.login("app", PASSWORD, "shop").enter().value("SELECT pg_backend_pid()")
+        let pid = howdah.login("app", PASSWORD, "shop").enter().value("SELECT pg_backend_pid()");
+        // It may be asked something yet, and whoever comes meanwhile is given another.
+        eventually("the server is idle", || {
+            howdah.rows("SHOW SERVERS", &[], "state").iter().all(|state| state == "idle")
+        });
+        pid
     };
     let first = server(&howdah);
     howdah.reload(|setup| setup);
