@@ -163,13 +163,17 @@ impl ClientSide {
 
     /// The body as far as it was kept.
     pub(crate) fn take_partial(&mut self) -> Vec<u8> {
-        match self.stalled.take().map(|kept| *kept) {
-            Some(Stalled::Partial(kept)) => kept,
-            other => {
-                self.stalled = other.map(Box::new);
-                Vec::new()
-            }
-        }
+        let partial = self.take_stalled(|stalled| match stalled {
+            Stalled::Partial(kept) => Ok(kept),
+            other => Err(other),
+        });
+        partial.unwrap_or_default()
+    }
+
+    /// Why bytes were kept, if it is for this; else they stay.
+    fn take_stalled<T>(&mut self, pick: impl FnOnce(Stalled) -> Result<T, Stalled>) -> Option<T> {
+        let picked = pick(*self.stalled.take()?);
+        picked.map_err(|other| self.stalled = Some(Box::new(other))).ok()
     }
 
     /// A message begins to pass by.
@@ -186,13 +190,10 @@ impl ClientSide {
 
     /// It has passed by.
     pub(crate) fn end_passing(&mut self) -> Option<Passing> {
-        match self.stalled.take().map(|kept| *kept) {
-            Some(Stalled::Passing(passing)) => Some(passing),
-            other => {
-                self.stalled = other.map(Box::new);
-                None
-            }
-        }
+        self.take_stalled(|stalled| match stalled {
+            Stalled::Passing(passing) => Ok(passing),
+            other => Err(other),
+        })
     }
 
     /// Hold whole messages back. They are scanned anew when their time comes.
@@ -216,12 +217,9 @@ impl ClientSide {
     }
 
     pub(crate) fn take_held(&mut self) -> Option<Vec<u8>> {
-        match self.stalled.take().map(|kept| *kept) {
-            Some(Stalled::Held(held)) => Some(held),
-            other => {
-                self.stalled = other.map(Box::new);
-                None
-            }
-        }
+        self.take_stalled(|stalled| match stalled {
+            Stalled::Held(held) => Ok(held),
+            other => Err(other),
+        })
     }
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sql::{Overloadable, Unseen};
+use sql::{Overloadable, Touch, Unseen};
 
 use crate::ages::{Ages, hashes};
 use crate::halves::Halves;
@@ -48,6 +48,45 @@ pub(crate) struct Names {
     hides: bool,
     /// What else it names that could be somebody's own.
     overloadable: Overloadable,
+    /// What names them runs commands that it is told.
+    executes: bool,
+}
+
+/// What may be run by functions that run what they are told.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(crate) struct Errand {
+    names: Names,
+    unseen: Unseen,
+}
+
+impl Errand {
+    /// That of the strings in what a client says.
+    pub(crate) fn of_strings(code: &sql::Code) -> Option<Self> {
+        let told = code.told_by_strings().filter(|told| !told.names.is_empty() || told.hides)?;
+        Some(Self { names: Names::of_code(&told), unseen: told.unseen })
+    }
+
+    /// That of a value.
+    pub(crate) fn of_value(value: &str) -> Self {
+        let told = sql::Code::told(value);
+        Self { names: Names::of_code(&told), unseen: told.unseen }
+    }
+
+    /// That of what nobody has looked at.
+    pub(crate) fn unseen() -> Self {
+        Self { names: Names::default().hiding(), unseen: Unseen::READS }
+    }
+
+    /// Whether what sequences gave may be read by it, as far as that is known.
+    pub(crate) fn may_read(&self, place: Place<'_>) -> bool {
+        let depths = Quest::recall(place, &self.names);
+        let unseen = depths.map_or(Unseen::READS, |depths| depths.unseen);
+        (self.unseen | unseen).contains(Unseen::READS)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.names.bytes()
+    }
 }
 
 /// Names of one text or body that are followed.
@@ -71,24 +110,27 @@ impl Names {
 
     /// Those of a text that nobody has parsed.
     pub(crate) fn of_skimmed(found: &sql::Skimmed) -> Self {
-        let functions = found.calls.iter().map(|name| (Kind::Function, &**name));
-        let relations = found.names.iter().map(|name| (Kind::Relation, &**name));
-        let names = Self::of(functions.chain(relations));
+        let names = Self::of_words(&found.calls, &found.names);
         Self { hides: found.hides, overloadable: Overloadable::ALL, ..names }
     }
 
-    fn of_code(code: &sql::Code) -> Self {
-        let functions = code.calls.iter().map(|name| (Kind::Function, name.as_bytes()));
-        let relations = code.names.iter().map(|name| (Kind::Relation, name.as_bytes()));
-        let names = Self::of(functions.chain(relations));
-        Self { hides: code.hides, overloadable: code.overloadable, ..names }
+    /// What is called, and what may be tables.
+    fn of_words<T: AsRef<[u8]>>(calls: &BTreeSet<T>, tables: &BTreeSet<T>) -> Self {
+        let functions = calls.iter().map(|name| (Kind::Function, name.as_ref()));
+        let relations = tables.iter().map(|name| (Kind::Relation, name.as_ref()));
+        Self::of(functions.chain(relations))
     }
 
-    /// Those of a text that a client sends.
-    pub(crate) fn in_text(text: &[u8]) -> Self {
-        let code = str::from_utf8(text).ok().and_then(sql::Code::of);
+    fn of_code(code: &sql::Code) -> Self {
+        let names = Self::of_words(&code.calls, &code.names);
+        let (hides, executes) = (code.hides, code.executes);
+        Self { hides, executes, overloadable: code.overloadable, ..names }
+    }
+
+    /// Those of a text that a client sends. `code`: what PostgreSQL's scanner found in it, if it could read it.
+    pub(crate) fn in_text(text: &[u8], code: Option<&sql::Code>) -> Self {
         let skimmed = || Self::of_skimmed(&sql::Skim::of(text, sql::Strings::default()));
-        code.as_ref().map_or_else(skimmed, Self::of_code)
+        code.map_or_else(skimmed, Self::of_code)
     }
 
     /// These are among them, and certainly called.
@@ -112,7 +154,7 @@ impl Names {
 
     /// Whether nothing is known of it, nor to be looked up.
     pub(crate) fn is_empty(&self) -> bool {
-        self.packed.is_empty() && !self.hides
+        self.packed.is_empty() && !self.hides && !self.executes
     }
 
     /// How much there is of them.
@@ -212,6 +254,7 @@ impl Place<'_> {
         hasher.write_u32(self.ages.epoch());
         hasher.write_u8(u8::from(names.hides));
         hasher.write_u8(u8::from(names.more));
+        hasher.write_u8(u8::from(names.executes));
         hasher.write_u32(names.overloadable.bits());
         hasher.write(&names.packed);
         hasher.finish()
@@ -263,6 +306,8 @@ pub(crate) struct Depths {
     /// What is named in all that, and could be another's.
     pub(crate) overloadable: Overloadable,
     pub(crate) custom: Vec<Box<[u8]>>,
+    /// It runs what it is told.
+    pub(crate) executes: bool,
     /// The words of all names in it, and how often what bears them was changed by then.
     words: Box<[u16]>,
     age: u32,
@@ -271,7 +316,8 @@ pub(crate) struct Depths {
 /// Names that were followed.
 #[derive(Default)]
 struct Visited {
-    keys: HashSet<u64>,
+    /// And whether they may be told something: by a text, not by what is attached to a table.
+    keys: HashSet<(u64, bool)>,
     words: BTreeSet<u16>,
 }
 
@@ -303,6 +349,7 @@ impl Depths {
         self.hides |= more.hides;
         self.unseen |= more.unseen;
         self.overloadable |= more.overloadable;
+        self.executes |= more.executes;
         self.custom.extend(more.custom.iter().cloned());
     }
 
@@ -339,21 +386,33 @@ impl Quest {
         known.filter(|depths| depths.are_as_they_were(place.ages))
     }
 
+    /// What comes of what functions are told.
+    pub(crate) fn follow_errand(&mut self, place: Place<'_>, errand: &Errand) -> Arc<Depths> {
+        let depths = self.follow(place, &errand.names);
+        if depths.unseen.contains(errand.unseen) {
+            return depths;
+        }
+        Arc::new(Depths { unseen: depths.unseen | errand.unseen, ..Depths::clone(&depths) })
+    }
+
     fn descend(&mut self, place: Place<'_>, names: &Names) -> Depths {
-        let Names { more, hides, overloadable, .. } = *names;
+        let Names { more, hides, overloadable, executes, .. } = *names;
         let hides = hides || more;
-        let mut depths = Depths { touches: more, hides, overloadable, ..Depths::default() };
+        let mut depths =
+            Depths { touches: more, hides, overloadable, executes, ..Depths::default() };
         let mut visited = Visited::default();
-        let mut facts: Vec<Arc<Fact>> = Vec::new();
-        self.visit(place, names, &mut visited, &mut facts, &mut depths);
-        while let Some(fact) = facts.pop() {
-            depths.touches |= fact.touches || fact.leads_to.more;
+        let mut facts = Vec::new();
+        self.visit(place, (names, true), &mut visited, &mut facts, &mut depths);
+        while let Some((fact, is_told)) = facts.pop() {
+            let leads_to = &fact.leads_to;
+            depths.touches |= fact.touches || leads_to.more;
             depths.sets_locally |= fact.sets_locally;
-            depths.hides |= fact.leads_to.hides || fact.leads_to.more;
+            depths.hides |= leads_to.hides || leads_to.more;
             depths.unseen |= fact.unseen;
             depths.overloadable |= fact.overloadable;
+            depths.executes |= is_told && leads_to.executes;
             depths.custom.extend(fact.custom.iter().cloned());
-            self.visit(place, &fact.leads_to, &mut visited, &mut facts, &mut depths);
+            self.visit(place, (leads_to, is_told), &mut visited, &mut facts, &mut depths);
         }
         depths.words = visited.words.into_iter().collect();
         depths.age = place.ages.of_all_hidden(depths.words.iter().copied());
@@ -366,27 +425,29 @@ impl Quest {
         depths
     }
 
+    /// `names`: and whether what bears them may be told something.
     fn visit(
         &mut self,
         place: Place<'_>,
-        names: &Names,
+        (names, is_told): (&Names, bool),
         visited: &mut Visited,
-        facts: &mut Vec<Arc<Fact>>,
+        facts: &mut Vec<(Arc<Fact>, bool)>,
         depths: &mut Depths,
     ) {
         for (kind, name) in names.iter() {
             let key = place.key(kind, name);
-            if visited.keys.contains(&key) {
+            let is_told = is_told && kind != Kind::Relation;
+            if visited.keys.contains(&(key, true)) || visited.keys.contains(&(key, is_told)) {
                 continue;
             }
             if visited.keys.len() == VISITED_MAX {
                 (depths.touches, depths.hides) = (true, true);
                 return;
             }
-            visited.keys.insert(key);
+            visited.keys.insert((key, is_told));
             visited.words.extend(hashes(name));
             match place.hidden.find(key) {
-                Some(fact) => facts.push(fact),
+                Some(fact) => facts.push((fact, is_told)),
                 None if self.rounds >= ROUNDS_MAX || name.contains(&SEPARATOR) => {
                     (depths.touches, depths.hides) = (true, true);
                 }
@@ -466,16 +527,12 @@ impl Quest {
         } else if self.wanted.len() > 1 {
             // There is more to be said of them than is said at once: of one, or of all.
             let rows_of = |wanted: &Wanted| rows.iter().filter(|row| is_its(wanted, row)).count();
-            let talked_of = self.wanted.iter().position(|one| rows_of(one) > ROWS_MAX / 2);
-            if let Some(at) = talked_of {
-                self.wanted.swap(0, at);
-            } else {
+            let Some(at) = self.wanted.iter().position(|one| rows_of(one) > ROWS_MAX / 2) else {
                 self.cuts += 1;
-            }
-            self.wanted.truncate(if talked_of.is_some() { 1 } else { self.most() });
-            if talked_of.is_none() {
-                return;
-            }
+                return self.wanted.truncate(self.most());
+            };
+            self.wanted.swap(0, at);
+            self.wanted.truncate(1);
         }
         self.wanted.retain_mut(|wanted| {
             let is_its = |row: &&Row| is_its(wanted, row);
@@ -501,7 +558,7 @@ impl Quest {
         self.wanted.retain(|wanted| {
             let is_left = odd && wanted.name.is_ascii();
             if !is_left {
-                let leads_to = Names { hides: odd, ..Names::default() };
+                let leads_to = Names { hides: odd, executes: true, ..Names::default() };
                 hidden.put(wanted.key, Fact { touches: true, leads_to, ..Fact::default() });
             }
             is_left
@@ -558,7 +615,7 @@ impl Row {
 fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
     let (mut custom, mut leads) = (Vec::new(), BTreeSet::new());
     let (mut touches, mut hides, mut unseen) = (false, false, Unseen::empty());
-    let (mut sets_locally, mut sets, mut has_tree) = (false, false, false);
+    let (mut sets_locally, mut sets, mut has_tree, mut executes) = (false, false, false, false);
     let mut overloadable = Overloadable::default();
     for row in rows {
         overloadable |= Overloadable::ANYWHERE;
@@ -570,6 +627,7 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
             Says::Builtin(name) => {
                 let known = str::from_utf8(name).ok().and_then(sql::builtin);
                 touches |= known.is_none_or(|known| known.leaves_something());
+                executes |= known.is_some_and(|known| known.touch == Touch::Unknown);
                 sets |= name == b"set_config";
                 unseen |= known.map_or(Unseen::empty(), |known| known.unseen());
             }
@@ -582,12 +640,14 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
             Says::Body(body) => {
                 let Some(code) = body.as_deref().and_then(code) else {
                     let text = body.as_deref().map(String::from_utf8_lossy);
-                    (touches, hides) = (true, hides || text.is_none_or(|text| sql::may_set(&text)));
+                    (touches, executes) = (true, true);
+                    hides |= text.is_none_or(|text| sql::may_set(&text));
                     custom.extend(dotted_names(body.as_deref().unwrap_or_default()));
                     continue;
                 };
                 (touches, hides) = (touches | code.touches, hides | code.hides);
                 (unseen, sets_locally) = (unseen | code.unseen, sets_locally | code.sets_locally);
+                executes |= code.executes;
                 overloadable |= code.overloadable;
                 custom.extend(dotted_names(code.said.as_bytes()));
                 let calls = code.calls.into_iter().map(|name| (Kind::Function, name.into_bytes()));
@@ -600,7 +660,7 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
     // It was too large.
     hides |= sets && !has_tree;
     let names = Names::of(leads.iter().map(|(kind, name)| (*kind, &name[..])));
-    let leads_to = Names { hides, ..names };
+    let leads_to = Names { hides, executes, ..names };
     Fact { custom: custom.into(), touches, sets_locally, unseen, overloadable, leads_to }
 }
 
@@ -642,12 +702,16 @@ fn code(body: &[u8]) -> Option<sql::Code> {
 const HARMLESS: [&str; 7] =
     ["insert_username", "lo", "moddatetime", "pgcrypto", "refint", "tcn", "uuid-ossp"];
 
+/// Libraries of functions that run what they are told, and say that they change nothing.
+const TOLD: [&str; 2] = ["pgxml", "tablefunc"];
+
 /// Of what is compiled, all that can be known is who wrote it and how volatile he says it is: `v $libdir/refint`.
 fn compiled(what: &str) -> Option<sql::Code> {
     let (volatility, library) = what.split_once(' ')?;
     let name = library.rsplit('/').next()?;
     let unseen = if name == "autoinc" { Unseen::GIVES } else { Unseen::empty() };
-    let is_harmless = volatility != "v" || name == "autoinc" || HARMLESS.contains(&name);
+    let is_harmless =
+        volatility != "v" && !TOLD.contains(&name) || name == "autoinc" || HARMLESS.contains(&name);
     is_harmless.then(|| sql::Code { unseen, ..sql::Code::default() })
 }
 
@@ -757,6 +821,10 @@ mod tests {
         row.into()
     }
 
+    fn in_text(text: &[u8]) -> Names {
+        Names::in_text(text, str::from_utf8(text).ok().and_then(sql::Code::of).as_ref())
+    }
+
     #[derive(Default)]
     struct World {
         hidden: Hidden,
@@ -766,7 +834,7 @@ mod tests {
 
     impl World {
         fn follow(&mut self, text: &str) -> Arc<Depths> {
-            let names = Names::in_text(text.as_bytes());
+            let names = in_text(text.as_bytes());
             let place = Place { hidden: &self.hidden, ages: &self.ages, pool: 1 };
             self.quest.clear();
             self.quest.follow(place, &names)
@@ -775,6 +843,17 @@ mod tests {
         fn wants(&self, kind: Kind, name: &str) -> bool {
             let is_it = |one: &Wanted| one.kind == kind && *one.name == *name.as_bytes();
             self.quest.wanted.iter().any(is_it)
+        }
+
+        /// How often it has to be answered by these rows until nothing more is asked for this text.
+        fn answered(&mut self, rows: &[Box<[u8]>], text: &str) -> usize {
+            let mut rounds = 0;
+            while self.quest.asks() {
+                self.quest.learn(&self.hidden, rows);
+                self.follow(text);
+                rounds += 1;
+            }
+            rounds
         }
 
         /// First which of these names are there, then what stands behind them.
@@ -872,9 +951,32 @@ mod tests {
     }
 
     #[test]
+    fn who_calls_tells_and_rows_tell_nobody() {
+        let run = row("6", "run", Some("plpgsql BEGIN EXECUTE c; END"));
+        let relay = row("6", "relay", Some("sql SELECT run(c)"));
+        let rows = [run, relay, row("1", "t", Some("run"))];
+        for (text, executes) in [
+            ("SELECT run(a)", true),
+            ("SELECT relay(a)", true),
+            ("SELECT * FROM t", false),
+            ("SELECT relay(a) FROM t", true),
+            ("SELECT query_to_xml($1, true, true, '')", true),
+            ("SELECT other(a)", false),
+        ] {
+            let mut world = World::default();
+            world.follow(text);
+            while world.quest.asks() {
+                world.learn(&rows);
+                world.follow(text);
+            }
+            assert_eq!(world.follow(text).executes, executes, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_called_is_there_or_unknown() {
         let call = |rows: &[Box<[u8]>]| {
-            let names = Names::in_text(b"SELECT f(1) FROM t (i)").calling(&["f", "<=>"]);
+            let names = in_text(b"SELECT f(1) FROM t (i)").calling(&["f", "<=>"]);
             let World { hidden, ages, mut quest } = World::default();
             let place = Place { hidden: &hidden, ages: &ages, pool: 1 };
             quest.follow(place, &names);
@@ -953,12 +1055,7 @@ mod tests {
         let mut world = World::default();
         world.follow("SELECT * FROM t, u");
         let many = ["t", "u"].map(|name| vec![row("2", name, Some("upper")); ROWS_MAX]).concat();
-        let mut rounds = 0;
-        while world.quest.asks() {
-            world.quest.learn(&world.hidden, &many);
-            world.follow("SELECT * FROM t, u");
-            rounds += 1;
-        }
+        let rounds = world.answered(&many, "SELECT * FROM t, u");
         assert_eq!(rounds, 2, "of each there is too much, whatever is asked for beside it");
         let depths = world.follow("SELECT * FROM t, u");
         assert!(depths.touches && !depths.hides);
@@ -966,12 +1063,7 @@ mod tests {
         world.follow("SELECT f(), g(), h()");
         let names = ["f", "g", "h"].into_iter().cycle().take(ROWS_MAX);
         let many: Vec<_> = names.map(|name| row("5", name, Some("upper"))).collect();
-        let mut rounds = 0;
-        while world.quest.asks() {
-            world.quest.learn(&world.hidden, &many);
-            world.follow("SELECT f(), g(), h()");
-            rounds += 1;
-        }
+        let rounds = world.answered(&many, "SELECT f(), g(), h()");
         assert_eq!(rounds, 9, "three for all, one for each as a function and as a table");
         let depths = world.follow("SELECT f(), g(), h()");
         assert!(depths.touches && depths.hides);
@@ -1010,7 +1102,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_parsed_is_skimmed() {
-        let names = Names::in_text(b"TABLE \"t\" '\xe9', f(");
+        let names = in_text(b"TABLE \"t\" '\xe9', f(");
         let found: Vec<_> = names.iter().collect();
         assert!(found.contains(&(Kind::Relation, &b"t"[..])));
         assert!(found.contains(&(Kind::Function, &b"f"[..])));

@@ -88,6 +88,7 @@ impl Outward<'_> {
             for name in &dotted_names(text) {
                 self.server.trail.hear(name);
             }
+            reading.errand.iter().for_each(|errand| self.server.trail.tell(errand));
         }
         self.server.trail.mark_deeds(reading, text, &self.server.vars);
     }

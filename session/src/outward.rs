@@ -446,9 +446,19 @@ impl Outward<'_> {
         let place = self.statements.place(habit.number());
         match Quest::recall(place, &reading.names) {
             None => marks.and(Marks::MAY_READ),
-            Some(depths) if !depths.unseen.contains(Unseen::READS) => marks,
-            Some(depths) if depths.unseen.contains(Unseen::GIVES) => marks.and(Marks::SEQUENCE),
-            Some(_) => marks.without(Marks::MAY_GIVE).and(Marks::SEQUENCE),
+            Some(depths) => {
+                // A function may be told to read them.
+                let told = reading.errand.iter().chain(self.server.trail.errands());
+                let is_told = depths.executes && { told }.any(|errand| errand.may_read(place));
+                let marks = if is_told { marks.and(Marks::MAY_READ) } else { marks };
+                if !depths.unseen.contains(Unseen::READS) {
+                    marks
+                } else if depths.unseen.contains(Unseen::GIVES) {
+                    marks.and(Marks::SEQUENCE)
+                } else {
+                    marks.without(Marks::MAY_GIVE).and(Marks::SEQUENCE)
+                }
+            }
         }
     }
 
@@ -457,9 +467,7 @@ impl Outward<'_> {
         let ages = self.statements.ages();
         let found = self.server.trail.habit.overloads.find(When::of(ages));
         let unseen = found.map_or(Unseen::empty(), |found| found.does.unseen);
-        let also = [(Unseen::GIVES, Marks::MAY_GIVE), (Unseen::READS, Marks::SEQUENCE)];
-        let also = also.into_iter().filter(|(what, _)| unseen.contains(*what));
-        also.fold(marks, |marks, (_, mark)| marks.and(mark))
+        marks.and(Marks::of_unseen(unseen & (Unseen::GIVES | Unseen::READS)))
     }
 
     /// Whether what is run next could find what sequences gave others, or be taken for what finds it: that depends on an

@@ -8,9 +8,10 @@ use wire::tag::client as tag;
 use wire::{BindNames, Parse};
 
 use crate::ages::mentions;
+use crate::hidden::Quest;
 use crate::outward::{Message, Outward};
 use crate::passing::{Passing, Values};
-use crate::reading::Marks;
+use crate::reading::{Marks, Reading};
 use crate::server::Unnamed;
 use crate::statements::Statement;
 use crate::text::{NAME_MAX, dotted_names, find, skimmed};
@@ -39,20 +40,31 @@ impl Outward<'_> {
             return self.server.trail.may_hide();
         };
         let is_set = |text: &[u8]| find(text, b"set_config").is_some();
-        let sets = match statement {
-            Some(statement) => is_set(&statement.query),
+        let (sets, tells) = match statement {
+            Some(statement) => {
+                let reading = Arc::clone(self.statements.reading_of(statement));
+                (is_set(&statement.query), self.may_tell(&reading))
+            }
             None => {
                 let bound = self.server.trail.bound(Some(names.statement));
-                bound.iter().any(|reading| is_set(&reading.beginning))
+                let sets = bound.iter().any(|reading| is_set(&reading.beginning));
+                (sets, bound.iter().any(|reading| self.may_tell(reading)))
             }
         };
-        let mut values = Values::new(sets);
+        let mut values = Values::new(sets).telling(tells);
         values.take(message.body.get(names.rest..).unwrap_or_default());
         if message.whole().is_some() {
             self.heard(values);
         } else {
             self.client.begin_to_pass(Passing::Values(values));
         }
+    }
+
+    /// Whether what a text calls may run what it is told, as far as that is known.
+    fn may_tell(&self, reading: &Reading) -> bool {
+        let place = self.statements.place(self.server.trail.habit.number());
+        let depths = Quest::recall(place, &reading.names);
+        depths.map_or(!reading.names.is_empty(), |depths| depths.executes)
     }
 
     /// A function is called by its number.
@@ -75,8 +87,7 @@ impl Outward<'_> {
             } else {
                 Arc::new(skimmed(&Skim::of(parse.query, self.strings())))
             };
-            let pending = !self.server.ledger.is_empty();
-            self.server.trail.parsed(parse.name, reading, pending);
+            self.keep_parsed(parse.name, reading);
         } else if let Some(at) = message.body.iter().position(|byte| *byte == 0) {
             let (name, text) = message.body.split_at(at);
             self.begin_to_skim(Some(name), self.strings());
@@ -136,9 +147,12 @@ pub(crate) enum Said {
 
 /// `cut`: it goes on.
 pub(crate) fn said(value: &[u8], cut: bool) -> Said {
+    if !value.contains(&b'.') {
+        return Said::Names(Box::default());
+    }
     let is_part =
         |byte: &u8| byte.is_ascii_alphanumeric() || b"_.$".contains(byte) || *byte >= 0x80;
-    let is_one = value.contains(&b'.') && value.iter().all(is_part);
+    let is_one = value.iter().all(is_part);
     let names = dotted_names(value);
     match &*names {
         [name] if name.len() == value.len() && !cut => Said::Names(names),

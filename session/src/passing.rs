@@ -6,6 +6,7 @@ use sql::{Overloadable, Skim, Strings};
 
 use crate::ages::Change;
 use crate::beliefs::Scene;
+use crate::hidden::Errand;
 use crate::outward::Outward;
 use crate::parameters::{Said, said};
 use crate::reading::Reading;
@@ -38,6 +39,9 @@ pub(crate) struct Values {
     sets: bool,
     /// And one may be a name that is not among these.
     is_odd: bool,
+    /// What it calls may run what they say.
+    tells: bool,
+    errands: Vec<Errand>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -52,6 +56,8 @@ enum Part {
 
 /// No name is longer.
 const HELD_MAX: usize = 512;
+/// Longer commands are not looked through.
+const COMMAND_MAX: usize = 16 * 1024;
 /// Names that are kept.
 const NAMES_MAX: usize = 256;
 
@@ -66,13 +72,21 @@ impl Values {
             names: Vec::new(),
             sets,
             is_odd: false,
+            tells: false,
+            errands: Vec::new(),
         }
+    }
+
+    /// They may be commands that are run.
+    pub(crate) fn telling(self, tells: bool) -> Self {
+        Self { tells, ..self }
     }
 
     pub(crate) fn take(&mut self, mut bytes: &[u8]) {
         while self.part != Part::Rest {
             let (now, rest) = bytes.split_at(self.left.min(bytes.len()));
-            let room = HELD_MAX - self.held.len();
+            let most = if self.tells { COMMAND_MAX } else { HELD_MAX };
+            let room = most - self.held.len();
             self.cut |= now.len() > room;
             self.held.extend_from_slice(now.get(..room).unwrap_or(now));
             self.left -= now.len();
@@ -122,12 +136,24 @@ impl Values {
             }
             Said::OddName => self.is_odd |= self.sets,
         }
+        if self.tells {
+            self.errands.extend(told(&self.held, self.cut));
+        }
     }
 
     fn next(&mut self) -> (Part, usize) {
         let left = self.count.checked_sub(1);
         self.count = left.unwrap_or_default();
         left.map_or((Part::Rest, 0), |_| (Part::Length, 4))
+    }
+}
+
+/// What a value may be that is run. `cut`: it goes on.
+fn told(value: &[u8], cut: bool) -> Option<Errand> {
+    let has_words = value.iter().any(u8::is_ascii_alphabetic) && !value.contains(&0);
+    match cut {
+        true => sql::begins_command(value).then(Errand::unseen),
+        false => has_words.then(|| Errand::of_value(&String::from_utf8_lossy(value))),
     }
 }
 
@@ -159,17 +185,23 @@ impl Outward<'_> {
                 self.mark_skimmed(&Arc::new(skimmed(&skim.end())));
             }
             Some(Passing::Text { skim, name: Some(name) }) => {
-                let pending = !self.server.ledger.is_empty();
-                self.server.trail.parsed(&name, Arc::new(skimmed(&skim.end())), pending);
+                self.keep_parsed(&name, Arc::new(skimmed(&skim.end())));
             }
             Some(Passing::Values(values)) => self.heard(values),
             None => {}
         }
     }
 
+    /// A text is parsed by this name, where nobody keeps statements apart.
+    pub(crate) fn keep_parsed(&mut self, name: &[u8], reading: Arc<Reading>) {
+        let pending = !self.server.ledger.is_empty();
+        self.server.trail.parsed(name, reading, pending);
+    }
+
     /// All values are here.
     pub(crate) fn heard(&mut self, values: Values) {
         values.names.iter().for_each(|name| self.server.trail.hear(name));
+        values.errands.into_iter().for_each(|errand| self.server.trail.tell(&Arc::new(errand)));
         if values.is_odd {
             self.server.trail.may_hide();
         }

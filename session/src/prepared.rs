@@ -130,12 +130,12 @@ impl Outward<'_> {
                 if unnamed.as_ref().is_some_and(|statement| wipes(&statement.query)) {
                     self.server.ledger.wipe(Wipe::Execute);
                 }
+                self.watch_parameters(unnamed.as_deref(), message);
                 if unnamed.is_none() && self.rules.watches() && self.is_absent(names.statement) {
                     self.mark_unread();
                 } else {
                     self.watch_statement(unnamed.as_deref());
                 }
-                self.watch_parameters(unnamed.as_deref(), message);
                 let deeds = unnamed.as_ref().and_then(|unnamed| self.lend_for_statement(unnamed));
                 self.bind_portal(names.portal, deeds);
                 let told = unnamed.as_ref().is_none_or(|statement| !statement.told.is_silent());
@@ -148,9 +148,10 @@ impl Outward<'_> {
             Found::Nobody(name) => (None, name, false),
             Found::Statement { statement, name, unproven } => (Some(statement), name, unproven),
         };
-        // Prepared long ago, perhaps, but it is now that it may be run.
-        self.watch_statement(statement.as_deref());
+        // Prepared long ago, perhaps, but it is now that it may be run. What it is told comes first: that may be to read
+        // what sequences gave.
         self.watch_parameters(statement.as_deref(), message);
+        self.watch_statement(statement.as_deref());
         let deeds = statement.as_ref().and_then(|statement| self.lend_for_statement(statement));
         self.bind_portal(names.portal, deeds);
         if statement.as_ref().is_some_and(|statement| wipes(&statement.query)) {

@@ -4,12 +4,12 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use std::mem;
 use std::sync::Arc;
 
-use sql::{Overloadable, Signal};
+use sql::{Overloadable, Signal, Unseen};
 
 use crate::ages::{Change, Words};
 use crate::beliefs::{Beliefs, Scene, Shelf, Turn};
 use crate::halves::Halves;
-use crate::hidden::Names;
+use crate::hidden::{Errand, Names};
 use crate::made::Deed;
 use crate::recent::Recent;
 use crate::regain::Resets;
@@ -39,6 +39,8 @@ pub struct Reading {
     pub turn: Turn,
     /// What it may run that does not stand in it.
     pub(crate) names: Names,
+    /// What it tells whom it calls.
+    pub(crate) errand: Option<Arc<Errand>>,
     /// What it names that could be somebody's own though PostgreSQL has it, too.
     pub(crate) overloadable: Overloadable,
     /// The same text, where what it calls does nothing to the session.
@@ -173,6 +175,18 @@ impl Marks {
     #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0
+    }
+
+    /// What code does that nobody can ask for afterwards.
+    pub(crate) fn of_unseen(unseen: Unseen) -> Self {
+        let all = [
+            (Unseen::GIVES, Self::MAY_GIVE),
+            (Unseen::READS, Self::SEQUENCE),
+            (Unseen::SEEDS, Self::SEED),
+            (Unseen::KEEPS, Self::LOAD),
+        ];
+        let its = all.into_iter().filter(|(what, _)| unseen.contains(*what));
+        its.fold(Self::default(), |marks, (_, mark)| marks.and(mark))
     }
 
     /// The ties that no probe shows.

@@ -1,14 +1,13 @@
 //! What a text says of what it may do to a session.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
-use sql::{
-    Act, Discarded, Overloadable, Skim, Skimmed, States, Strings, Touch, Transaction, Unseen,
-};
+use sql::{Act, Code, Discarded, Overloadable, Skim, Skimmed, States, Strings, Touch, Transaction};
 
 use crate::ages::{Change, is_found, mentions, speaks};
 use crate::beliefs::Turn;
-use crate::hidden::Names;
+use crate::hidden::{Errand, Names};
 use crate::made::{Deed, has_say};
 use crate::reading::{Marks, Reading};
 use crate::regain::Resets;
@@ -61,18 +60,25 @@ pub fn read(text: &[u8]) -> Reading {
     }
     marks = marks.and(of_all(&reading, text, marks));
     let set: Vec<&str> = reading.acts().filter_map(custom_name).collect();
-    let custom = if names_custom { said(text, &set) } else { Box::default() };
+    let code = LazyCell::new(|| str::from_utf8(text).ok().and_then(Code::of));
+    let custom = if names_custom { said(text, code.as_ref(), &set) } else { Box::default() };
     let mut known = Reading::new(marks, custom).showing(shows);
     let calls: Vec<&str> =
         reading.statements.iter().flat_map(|one| &one.calls).map(String::as_str).collect();
     let may_run = reading.unread.is_some() || reading.statements.iter().any(may_run_more);
     known.names = if may_run {
-        Names::in_text(text).calling(&calls)
+        Names::in_text(text, code.as_ref()).calling(&calls)
     } else if reading.acts().any(|act| *act == Act::Function("set_config")) {
-        Names::in_text(text).without_names()
+        Names::in_text(text, code.as_ref()).without_names()
     } else {
         Names::default()
     };
+    let tells = |one: &sql::Statement| one.touch >= Touch::Calls || one.acts.iter().any(executes);
+    if reading.statements.iter().any(tells) {
+        known.errand = code.as_ref().and_then(Errand::of_strings).map(Arc::new);
+    } else if reading.unread.is_some() {
+        known.errand = Some(Arc::new(Errand::unseen()));
+    }
     // There may be more, or what nobody looks for.
     let may_hide =
         known.custom.len() == CUSTOM_MAX || set.iter().any(|name| !is_plain_name(name.as_bytes()));
@@ -93,15 +99,14 @@ pub fn read(text: &[u8]) -> Reading {
 }
 
 /// All that could be names of custom settings in a text that sets these: what stands in its strings, and in its blocks.
-fn said(text: &[u8], set: &[&str]) -> Box<[Box<[u8]>]> {
-    let code = str::from_utf8(text).ok().and_then(sql::Code::of);
-    let said = code.as_ref().map_or(text, |code| code.said.as_bytes());
+fn said(text: &[u8], code: Option<&Code>, set: &[&str]) -> Box<[Box<[u8]>]> {
+    let said = code.map_or(text, |code| code.said.as_bytes());
     let mut names = dotted_names(&[said, set.join("\n").as_bytes()].join(&b'\n')).into_vec();
     // Elsewhere it is columns, but a comment may say what is put together.
-    let others = dotted_names(text).into_vec();
+    let mut others = dotted_names(text).into_vec();
     if others.len() <= OTHERS_MAX {
+        others.retain(|name| !names.contains(name));
         names.extend(others);
-        names.dedup();
         names.truncate(CUSTOM_MAX);
     }
     names.into()
@@ -109,21 +114,14 @@ fn said(text: &[u8], set: &[&str]) -> Box<[Box<[u8]>]> {
 
 /// What a text is that nobody has parsed, by what stands in it.
 pub(crate) fn skimmed(found: &Skimmed) -> Reading {
-    let unseen = [
-        (Unseen::READS, Marks::SEQUENCE),
-        (Unseen::SEEDS, Marks::SEED),
-        (Unseen::KEEPS, Marks::LOAD),
-    ];
     let marks = Marks::ASK.and(Marks::RESETS).and(Marks::SETTINGS).and(Marks::WIPES);
-    let marks = unseen
-        .iter()
-        .filter(|(unseen, _)| found.unseen.contains(*unseen))
-        .fold(marks.and(Marks::MAY_GIVE), |marks, (_, mark)| marks.and(*mark));
+    let marks = marks.and(Marks::MAY_GIVE).and(Marks::of_unseen(found.unseen));
     let mut known = Reading::new(marks, dotted_names(&found.said));
     known.names = Names::of_skimmed(found);
     if known.custom.len() == CUSTOM_MAX {
         known.names = known.names.hiding();
     }
+    known.errand = found.tells.then(|| Arc::new(Errand::unseen()));
     known.overloadable = Overloadable::ALL;
     known.changing(if found.changes { Change::Anything } else { Change::Nothing })
 }

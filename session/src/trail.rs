@@ -7,7 +7,7 @@ use sql::{Overloadable, Unseen};
 use crate::ages::{Ages, mentions};
 use crate::beliefs::{Locally, Scene, Trace};
 use crate::catalogs;
-use crate::hidden::Quest;
+use crate::hidden::{Errand, Quest};
 use crate::made::{Deed, Made, Workshop, ground};
 use crate::overloads::{self, Found, List, When};
 use crate::reading::{Marks, Reading};
@@ -63,6 +63,10 @@ pub struct Trail {
     learners: Vec<Learner>,
     /// What else did, and may have run what stands in no text.
     others: Vec<Arc<Reading>>,
+    /// What functions may have been told to run.
+    errands: Vec<Arc<Errand>>,
+    /// There was more of that.
+    more_errands: bool,
     /// What stands behind their names.
     quest: Quest,
     /// It is asked whether the catalogs have changed.
@@ -260,6 +264,7 @@ impl Trail {
         }
         if reading.marks.has(Marks::ASK) {
             self.follow_also(reading);
+            reading.errand.iter().for_each(|errand| self.tell(errand));
             if self.told.len() < TOLD_MAX {
                 self.told.push(Arc::clone(reading));
             }
@@ -301,6 +306,8 @@ impl Trail {
             self.workshop.settle();
             (self.vain, self.done) = (false, 0);
             self.heard.clear();
+            self.errands.clear();
+            self.more_errands = false;
         }
         self.sequences.begin();
     }
@@ -522,6 +529,24 @@ impl Trail {
         }
     }
 
+    /// Functions that run what they are told may be told this.
+    pub(crate) fn tell(&mut self, errand: &Arc<Errand>) {
+        if self.errands.contains(errand) {
+            return;
+        }
+        let bytes = |all: usize, other: &Arc<Errand>| all + other.bytes();
+        if self.errands.len() < OTHERS_MAX && self.errands.iter().fold(0, bytes) < NAMES_BYTES {
+            self.errands.push(Arc::clone(errand));
+        } else {
+            self.more_errands = true;
+        }
+    }
+
+    /// What they were told since it was last known what came of it.
+    pub(crate) fn errands(&self) -> &[Arc<Errand>] {
+        &self.errands
+    }
+
     fn forget_run(&mut self) {
         (self.heard, self.hides_names, self.calls) = (Vec::new(), false, false);
         self.told.clear();
@@ -530,6 +555,8 @@ impl Trail {
         (self.lists, self.list, self.overloads) = (false, None, None);
         self.learners.clear();
         self.others.clear();
+        self.errands.clear();
+        self.more_errands = false;
         self.quest.end();
     }
 
@@ -552,6 +579,12 @@ impl Trail {
         for reading in &self.others {
             all.push(self.quest.follow(place, &reading.names));
         }
+        if all.iter().any(|depths| depths.executes) {
+            self.hides_names |= self.more_errands;
+            for errand in &self.errands {
+                all.push(self.quest.follow_errand(place, errand));
+            }
+        }
         let named = all.iter().fold(self.overloadable, |named, depths| named | depths.overloadable);
         if let Some(found) = self.find_overloads(statements, named) {
             self.marks = self.marks.and(Marks::ASK);
@@ -568,10 +601,9 @@ impl Trail {
             if depths.unseen.contains(Unseen::READS) {
                 self.habit.expect_behind();
             }
-            let marks = [(Unseen::SEEDS, Marks::SEED), (Unseen::KEEPS, Marks::LOAD)];
-            for (_, mark) in marks.iter().filter(|(unseen, _)| depths.unseen.contains(*unseen)) {
-                self.marks = self.marks.and(*mark);
-            }
+            // What sequences give is another matter.
+            let stays = depths.unseen & (Unseen::SEEDS | Unseen::KEEPS);
+            self.marks = self.marks.and(Marks::of_unseen(stays));
             depths.custom.iter().for_each(|name| self.hear(name));
         }
     }

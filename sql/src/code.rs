@@ -11,7 +11,7 @@ use crate::catalog::{self, Builtin};
 use crate::digest::range;
 use crate::overloadable::Overloadable;
 use crate::reading::{Touch, tokens};
-use crate::skim;
+use crate::skim::{self, Skim, Strings};
 use crate::states::States;
 
 /// What a piece of code names, and whether it may touch the session by itself.
@@ -34,6 +34,10 @@ pub struct Code {
     pub unseen: Unseen,
     /// What could be somebody's own though it has a name of PostgreSQL's.
     pub overloadable: Overloadable,
+    /// It runs commands that are put together, or that it is told.
+    pub executes: bool,
+    /// Strings of a client's, which what it calls may run.
+    pub strings: Vec<String>,
 }
 
 bitflags::bitflags! {
@@ -72,10 +76,10 @@ impl Builtin {
 }
 
 /// Which strings are read as code, and how deep.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Eq, PartialEq)]
 enum Reach {
     /// Those of DO.
-    Blocks(u8),
+    Blocks,
     /// All: any may be executed.
     Strings(u8),
 }
@@ -86,13 +90,80 @@ impl Code {
     /// What a client says. `None` of what the scanner refuses.
     #[must_use]
     pub fn of(text: &str) -> Option<Self> {
-        Self::within(text, Reach::Blocks(DEPTH))
+        Self::within(text, Reach::Blocks)
     }
 
     /// What a function is made of, whose strings may be executed.
     #[must_use]
     pub fn of_body(text: &str) -> Option<Self> {
         Self::within(text, Reach::Strings(DEPTH))
+    }
+
+    /// What may be run by whom it is told.
+    #[must_use]
+    pub fn told(text: &str) -> Self {
+        Self::executed(text, Reach::Strings(DEPTH))
+    }
+
+    /// The same of all strings in what a client says. `None`: there are none.
+    #[must_use]
+    pub fn told_by_strings(&self) -> Option<Self> {
+        let all = self.strings.iter().map(|text| Self::told(text));
+        all.reduce(|mut all, one| {
+            all.add(one);
+            all
+        })
+    }
+
+    /// What is executed may be a piece of a command, that the scanner refuses; and any word what is called by the next.
+    fn executed(text: &str, reach: Reach) -> Self {
+        let mut code = Self::within(text, reach).unwrap_or_else(|| Self::of_piece(text));
+        for name in &code.names {
+            if let Some(known) = catalog::builtin(name) {
+                code.unseen |= known.unseen();
+            } else {
+                if catalog::keeps(name) {
+                    code.unseen |= Unseen::KEEPS;
+                }
+                code.calls.insert(name.clone());
+            }
+        }
+        code
+    }
+
+    fn of_piece(text: &str) -> Self {
+        let own = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let lower = text.to_ascii_lowercase();
+        // It breaks off, which hides nothing: what goes on is told as well.
+        let mut code = Self {
+            hides: lower.contains("set_config"),
+            sets_locally: lower.contains("local"),
+            overloadable: Overloadable::ALL,
+            ..Self::default()
+        };
+        // Nobody knows whether it begins within a string.
+        for text in [text, &text.replace('\'', " ")] {
+            let found = Skim::of(text.as_bytes(), Strings::default());
+            code.names.extend(found.names.iter().map(|name| own(name)));
+            code.calls.extend(found.calls.iter().map(|name| own(name)));
+            code.said.push_str(&own(&found.said));
+            code.hides |= found.more;
+            code.unseen |= found.unseen;
+        }
+        code
+    }
+
+    /// What runs this may run that.
+    fn add(&mut self, inner: Self) {
+        self.names.extend(inner.names);
+        self.calls.extend(inner.calls);
+        self.said.push('\n');
+        self.said.push_str(&inner.said);
+        self.hides |= inner.hides;
+        self.sets_locally |= inner.sets_locally;
+        self.unseen |= inner.unseen;
+        self.overloadable |= inner.overloadable;
+        self.executes |= inner.executes;
     }
 
     fn within(text: &str, reach: Reach) -> Option<Self> {
@@ -119,7 +190,10 @@ impl Code {
             Token::Sconst | Token::Usconst => self.take_string(words, at, reach),
             Token::Execute => {
                 self.touches = true;
-                self.hides |= !matches!(reach, Reach::Blocks(DEPTH)) && is_found(words, at);
+                // A client executes what it has prepared.
+                let is_code = reach != Reach::Blocks;
+                self.executes |= is_code;
+                self.hides |= is_code && is_found(words, at);
             }
             Token::Reset
             | Token::Discard
@@ -131,7 +205,9 @@ impl Code {
             | Token::Temp
             | Token::Temporary
             | Token::Hold => self.touches = true,
-            Token::Load => (self.touches, self.unseen) = (true, self.unseen | Unseen::KEEPS),
+            Token::Load if next.is_none_or(|next| next.token == Token::Sconst) => {
+                (self.touches, self.unseen) = (true, self.unseen | Unseen::KEEPS);
+            }
             Token::Do => {
                 let harmless = [Token::Update, Token::Nothing, Token::Also, Token::Instead];
                 self.touches |= !next.is_some_and(|next| harmless.contains(&next.token));
@@ -163,7 +239,7 @@ impl Code {
         let text = inside(words[at].text);
         self.said.push('\n');
         self.said.push_str(&text);
-        let is_code = !matches!(reach, Reach::Blocks(DEPTH));
+        let is_code = reach != Reach::Blocks;
         let joins = |word: Option<&Word<'_>>| word.is_some_and(|word| word.text == "||");
         let goes_on = joins(words.get(at + 1));
         // What stands behind another is no beginning, and what is raised is not run.
@@ -175,21 +251,13 @@ impl Code {
         // DO LANGUAGE plpgsql '…'
         let is_block = words[..at].iter().rev().take(3).any(|word| word.token == Token::Do);
         self.hides |= is_block && is_veiled(&words[at]);
-        let inner = match reach {
-            Reach::Strings(0) | Reach::Blocks(0) => None,
-            Reach::Strings(depth) => Self::within(&text, Reach::Strings(depth - 1)),
-            Reach::Blocks(depth) if is_block => Self::within(&text, Reach::Blocks(depth - 1)),
-            Reach::Blocks(_) => None,
-        };
         // What is no code has nothing to run; and whatever runs it was seen to touch what it may.
-        let Some(inner) = inner else { return };
-        self.names.extend(inner.names);
-        self.calls.extend(inner.calls);
-        self.said.push_str(&inner.said);
-        self.hides |= inner.hides;
-        self.sets_locally |= inner.sets_locally;
-        self.unseen |= inner.unseen;
-        self.overloadable |= inner.overloadable;
+        match reach {
+            Reach::Strings(0) => {}
+            Reach::Strings(depth) => self.add(Self::executed(&text, Reach::Strings(depth - 1))),
+            Reach::Blocks if is_block => self.add(Self::executed(&text, Reach::Strings(DEPTH))),
+            Reach::Blocks => self.strings.push(text),
+        }
     }
 
     /// Behind a SET.
@@ -216,10 +284,9 @@ impl Code {
         self.overloadable |= Overloadable::of(name);
         match catalog::builtin(name) {
             None => {
-                let leaves =
-                    catalog::keeps(name) && !(name.starts_with("dblink_") && Self::closes(words));
-                self.unseen.set(Unseen::KEEPS, leaves || self.unseen.contains(Unseen::KEEPS));
-                self.touches |= leaves;
+                if catalog::keeps(name) && !(name.starts_with("dblink_") && Self::closes(words)) {
+                    (self.touches, self.unseen) = (true, self.unseen | Unseen::KEEPS);
+                }
                 self.calls.insert(name.to_owned());
             }
             Some(_) if name == "set_config" && is_brief(&words[open..]) => self.sets_locally = true,
@@ -227,7 +294,9 @@ impl Code {
                 self.touches |= known.leaves_something();
                 self.unseen |= known.unseen();
                 // It runs what it is told.
-                self.hides |= known.touch == Touch::Unknown;
+                let runs = known.touch == Touch::Unknown;
+                self.hides |= runs && !is_told(&words[open..], reach);
+                self.executes |= runs;
                 if name == "set_config" {
                     self.hides |= !is_named(&words[open..], reach);
                 }
@@ -361,12 +430,18 @@ fn begins_command(word: &Word<'_>) -> bool {
 /// Whether the first argument in brackets is a name. What a client gives as a parameter is seen.
 fn is_named(words: &[Word<'_>], reach: Reach) -> bool {
     let [_, first, next, ..] = words else { return false };
-    let is_client = matches!(reach, Reach::Blocks(DEPTH));
+    let is_client = reach == Reach::Blocks;
     // What is not spelled as it is nobody looks for.
     let is_plain = || first.text.is_ascii() && !has_escapes(first.text);
     let is_name =
         first.token == Token::Sconst && is_plain() || is_client && first.token == Token::Param;
     is_name && matches!(next.text, "," | "::")
+}
+
+/// Whether the first argument in brackets is what a client says, as far as that shows: it is seen.
+fn is_told(words: &[Word<'_>], reach: Reach) -> bool {
+    let is_plain = |word: &Word<'_>| matches!(word.token, Token::Sconst | Token::Param);
+    reach == Reach::Blocks && words.get(1).is_some_and(is_plain)
 }
 
 /// Whether a string that is executed sets what it does not name, or not as it is: `EXECUTE format('SET %I …`. It may go on
@@ -542,7 +617,9 @@ mod tests {
         assert!(!code("SELECT set_config($1, $2, false)").hides);
         assert!(!code("SELECT f('Mr.' || x)").hides);
         assert!(code("SELECT set_config('app.' || $1, $2, false)").hides);
-        assert!(code("SELECT query_to_xml('select enter(1)', true, true, '')").hides);
+        assert!(!code("SELECT query_to_xml('select enter(1)', true, true, '')").hides);
+        assert!(!code("SELECT query_to_xml($1, true, true, '')").hides);
+        assert!(code("SELECT query_to_xml(c, true, true, '') FROM jobs").hides);
         assert!(code("DO $$ BEGIN EXECUTE 'SET ' || 'app' || '.tenant = 1'; END $$").hides);
         for body in [
             "plpy.execute(\"select set_config('app.%s', 'x', false)\" % name)",
@@ -565,6 +642,9 @@ mod tests {
             ("BEGIN PERFORM nextval('s'); RETURN currval('s'); END", Unseen::GIVES | Unseen::READS),
             ("BEGIN EXECUTE 'SELECT setseed(0.5)'; END", Unseen::SEEDS),
             ("BEGIN LOAD 'x'; END", Unseen::KEEPS),
+            ("BEGIN EXECUTE 'LOAD ' || quote_literal(x); END", Unseen::KEEPS),
+            ("BEGIN RAISE NOTICE 'cannot load it'; END", Unseen::empty()),
+            ("BEGIN PERFORM call('setseed'); END", Unseen::SEEDS),
             ("SELECT dblink_connect('a', 'b')", Unseen::KEEPS),
             (
                 "BEGIN PERFORM dblink_connect('a'); PERFORM DBLINK_disconnect('a'); END",
@@ -606,6 +686,28 @@ mod tests {
         }
         for text in ["'", "$", "$$", "$a$", "''", "E'a", "$a$b$a"] {
             let _whatever = inside(text);
+        }
+    }
+
+    #[test]
+    fn what_is_told() {
+        for (text, calls) in [
+            ("SELECT run('select one()')", &["one"][..]),
+            ("SELECT run('select one(''' || 'two' || ''')')", &["one", "select", "two"]),
+            ("SELECT call($$one$$)", &["one"]),
+            ("SELECT 'it''s', E'\\'' || ''', one(''', '''two'", &["it", "one", "s", "two"]),
+        ] {
+            let told = code(text).told_by_strings().expect("strings").calls;
+            assert_eq!(told.iter().map(String::as_str).collect::<Vec<_>>(), calls, "{text}");
+        }
+        for text in ["SELECT 1", "DO $$ BEGIN PERFORM run('select one()'); END $$"] {
+            assert_eq!(code(text).told_by_strings(), None, "{text}");
+        }
+        for text in ["DO $$ BEGIN EXECUTE x; END $$", "SELECT query_to_xml($1, true, true, '')"] {
+            assert!(code(text).executes, "{text}");
+        }
+        for text in ["EXECUTE x", "SELECT run('execute x')"] {
+            assert!(!code(text).executes, "{text}");
         }
     }
 

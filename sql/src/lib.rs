@@ -38,5 +38,5 @@ pub use overloadable::Overloadable;
 pub use parameters::parameters;
 pub use reading::{Reading, Signal, Statement, TEXT_BYTES_MAX, Touch, Unread};
 pub use result::returns_nothing;
-pub use skim::{Skim, Skimmed, Strings};
+pub use skim::{Skim, Skimmed, Strings, begins_command};
 pub use states::States;

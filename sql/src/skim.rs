@@ -3,7 +3,7 @@
 //! What a text says is needed only when it has been run, and by then all of it has gone by. So it is taken in pieces,
 //! however it is cut, and nothing of it is kept but its words, each once: what it may call, what tables it may name, what
 //! settings. Constants and comments are told from code as PostgreSQL's scanner tells them; where that is not to be known,
-//! every word counts. It errs on one side: a word too many costs a look into the catalogs.
+//! something may be hidden. It errs on one side: a word too many costs a look into the catalogs.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -39,6 +39,8 @@ pub struct Skimmed {
     pub unseen: Unseen,
     /// It may create, alter or drop something.
     pub changes: bool,
+    /// A string begins as a command does: what it is given to may run it.
+    pub tells: bool,
 }
 
 /// So many words are kept.
@@ -51,6 +53,27 @@ const NAME_MAX: usize = 63;
 const SAID_MAX: usize = 128;
 /// Bytes of names of settings.
 const SETTINGS_MAX: usize = 1 << 16;
+
+/// How commands begin that may call something.
+const COMMANDS: [&[u8]; 17] = [
+    b"select",
+    b"insert",
+    b"update",
+    b"delete",
+    b"merge",
+    b"with",
+    b"values",
+    b"table",
+    b"call",
+    b"do",
+    b"execute",
+    b"copy",
+    b"explain",
+    b"declare",
+    b"create",
+    b"refresh",
+    b"truncate",
+];
 
 /// Words that stand before a bracket and call nothing, in what is long more often than not.
 const NO_CALLS: [&[u8]; 7] = [b"values", b"in", b"and", b"or", b"on", b"as", b"from"];
@@ -97,8 +120,6 @@ enum At {
 enum Last {
     #[default]
     Other,
-    /// A word, which is `held`.
-    Word,
     Create,
     Do,
     Load,
@@ -113,6 +134,16 @@ enum Last {
 enum Into {
     Not,
     Behind,
+    Name,
+}
+
+/// What a block executes may be found in a table, so that it stands nowhere.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Executes {
+    Not,
+    /// Behind EXECUTE.
+    Behind,
+    /// Behind the name of what it executes, or the first part of that.
     Name,
 }
 
@@ -145,6 +176,8 @@ pub struct Skim {
     overheard: bool,
     /// The word in a string that is being read.
     run: Vec<u8>,
+    /// It is the first.
+    is_first: bool,
     /// A string says SET, or CREATE.
     says_set: bool,
     says_change: bool,
@@ -160,6 +193,12 @@ pub struct Skim {
     /// A block executes something, and it sets something.
     block_executes: bool,
     block_sets: bool,
+    /// In a block, behind what may be the beginning of a string.
+    block_opens: bool,
+    executes: Executes,
+    /// A block executes what has a name, and it gives such things a value out of tables.
+    block_runs: bool,
+    block_fills: bool,
     sets: bool,
     found: Skimmed,
 }
@@ -182,6 +221,7 @@ impl Skim {
             had_blocks: false,
             overheard: false,
             run: Vec::new(),
+            is_first: false,
             says_set: false,
             says_change: false,
             before: 0,
@@ -192,6 +232,10 @@ impl Skim {
             strings_said: BTreeSet::new(),
             block_executes: false,
             block_sets: false,
+            block_opens: false,
+            executes: Executes::Not,
+            block_runs: false,
+            block_fills: false,
             sets: false,
             found: Skimmed::default(),
         }
@@ -250,7 +294,9 @@ impl Skim {
             self.found.changes |= self.says_change;
             self.found.hides |= self.overheard && self.says_set;
         }
-        self.found.hides |= self.found.more || self.block_executes && self.block_sets;
+        let may_be_found = self.block_runs && self.block_fills;
+        let sets_more = self.block_executes && self.block_sets;
+        self.found.hides |= self.found.more || may_be_found || sets_more;
         // Nobody knows in which encoding they are.
         let is_text = |name: &[u8]| str::from_utf8(name).is_ok();
         let (names, calls) = (self.found.names.len(), self.found.calls.len());
@@ -435,20 +481,20 @@ impl Skim {
         }
         self.into = if self.into == Into::Behind { Into::Name } else { Into::Not };
         self.last = match &name[..] {
-            _ if quoted => Last::Word,
+            _ if quoted => Last::Other,
             b"create" | b"alter" | b"drop" => Last::Create,
             b"do" => Last::Do,
             b"load" => Last::Load,
             b"set" => {
                 self.sets = true;
                 self.setting = Some(Vec::new());
-                Last::Word
+                Last::Other
             }
             b"into" => {
                 self.into = Into::Behind;
-                Last::Word
+                Last::Other
             }
-            _ => Last::Word,
+            _ => Last::Other,
         };
         Self::note(&mut self.found.names, &mut self.found.more, &name);
         mem::swap(&mut self.word, &mut name);
@@ -509,9 +555,9 @@ impl Skim {
 
     fn call(&mut self, name: Vec<u8>) -> Last {
         let text = String::from_utf8_lossy(&name);
-        self.found
-            .unseen
-            .set(Unseen::KEEPS, catalog::keeps(&text) || self.found.unseen.contains(Unseen::KEEPS));
+        if catalog::keeps(&text) {
+            self.found.unseen |= Unseen::KEEPS;
+        }
         match catalog::builtin(&text) {
             Some(known) => {
                 self.found.unseen |= known.unseen();
@@ -597,16 +643,16 @@ impl Skim {
     }
 
     fn string_begins(&mut self) {
-        self.found.unseen.set(
-            Unseen::KEEPS,
-            self.last == Last::Load || self.found.unseen.contains(Unseen::KEEPS),
-        );
+        if self.last == Last::Load {
+            self.found.unseen |= Unseen::KEEPS;
+        }
         self.blocks |= self.last == Last::Do;
         self.escapes = false;
         self.into = Into::Not;
         self.setting_ends();
         self.word.clear();
         self.run.clear();
+        self.is_first = true;
         self.before = 0;
         self.forget();
     }
@@ -639,10 +685,11 @@ impl Skim {
 
     fn run_ends(&mut self) {
         let is = |word: &&[u8]| self.run.eq_ignore_ascii_case(word);
-        match self.run.len() {
-            3 | 10 => self.says_set |= [&b"set"[..], b"set_config"].iter().any(is),
-            _ => {}
+        if self.is_first && !self.run.is_empty() {
+            self.found.tells |= COMMANDS.iter().any(is);
+            self.is_first = false;
         }
+        self.says_set |= [&b"set"[..], b"set_config"].iter().any(is);
         self.says_change |= [&b"create"[..], b"alter", b"drop"].iter().any(is);
         let is_name = self.says_set
             && self.run.len() <= WORD_MAX
@@ -708,7 +755,19 @@ impl Skim {
             self.unicode = byte == b'&' && self.token.eq_ignore_ascii_case(b"u");
             self.block_word();
         }
-        if starts_word(byte) || is_operator(byte) {
+        if starts_word(byte) {
+            return self.keep(byte);
+        }
+        if !byte.is_ascii_whitespace() {
+            let opens = matches!(byte, b'\'' | b'$');
+            self.found.hides |= match self.executes {
+                Executes::Not => false,
+                Executes::Behind => !opens,
+                Executes::Name => byte == b'.',
+            };
+            (self.block_opens, self.executes) = (opens, Executes::Not);
+        }
+        if is_operator(byte) {
             self.keep(byte);
         }
     }
@@ -732,13 +791,23 @@ impl Skim {
     fn block_word(&mut self) {
         self.found.hides |= self.cut;
         let run = self.taken().to_ascii_lowercase();
+        self.executes = if self.executes == Executes::Behind {
+            let makes = run.starts_with(b"format") || run.starts_with(b"concat");
+            self.block_runs |= !makes;
+            self.found.hides |= run.contains(&b'.');
+            Executes::Name
+        } else {
+            Executes::Not
+        };
         for part in run.split(|byte| *byte == b'.') {
             self.block_name(part);
             if part.contains(&b'$') {
                 // That may belong to the mark of a string.
+                self.block_opens = true;
                 part.split(|byte| *byte == b'$').for_each(|part| self.block_name(part));
             }
         }
+        self.block_opens = false;
         if run.contains(&b'.') {
             self.overhear(run.into());
         }
@@ -750,8 +819,13 @@ impl Skim {
         match word {
             b"create" | b"alter" | b"drop" => self.found.changes = true,
             b"load" => self.found.unseen |= Unseen::KEEPS,
-            b"execute" => self.block_executes = true,
-            b"set" => (self.says_set, self.block_sets) = (true, true),
+            b"execute" => (self.block_executes, self.executes) = (true, Executes::Behind),
+            b"for" | b"into" => self.block_fills = true,
+            b"set" => {
+                (self.says_set, self.block_sets) = (true, true);
+                // Whoever is told that may run it.
+                self.found.hides |= self.block_opens;
+            }
             b"set_config" => (self.says_set, self.found.hides) = (true, true),
             _ => {}
         }
@@ -802,11 +876,11 @@ impl Skim {
     }
 
     fn body(&mut self, byte: u8, matched: usize) {
+        if byte == 0 {
+            return self.breaks_off();
+        }
         let tag = mem::take(&mut self.tag);
-        self.at = if byte == 0 {
-            self.found.hides = true;
-            At::Over
-        } else if tag.get(matched) == Some(&byte) {
+        self.at = if tag.get(matched) == Some(&byte) {
             At::Body { matched: matched + 1 }
         } else {
             self.inner(tag.get(..matched).unwrap_or_default());
@@ -834,6 +908,15 @@ impl Skim {
             _ => At::Block { depth, half: 0 },
         };
     }
+}
+
+/// Whether a text, or the beginning of one, begins as a command does that may call something.
+#[must_use]
+pub fn begins_command(text: &[u8]) -> bool {
+    let mut words = text.split(|byte| !is_word(*byte));
+    words
+        .find(|word| !word.is_empty())
+        .is_some_and(|word| COMMANDS.iter().any(|command| word.eq_ignore_ascii_case(command)))
 }
 
 /// What a backslash makes of the character behind it; `None`: that is a number of one.

@@ -18,7 +18,7 @@ const FUNCTIONS: &str = "CREATE FUNCTION enter(t text) RETURNS text LANGUAGE plp
      CREATE OPERATOR <=#=> (FUNCTION = either, LEFTARG = int, RIGHTARG = int); \
      CREATE FUNCTION found() RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$ DECLARE r record; \
      BEGIN FOR r IN SELECT c FROM jobs LOOP EXECUTE r.c; END LOOP; END $$; \
-     CREATE TABLE jobs AS SELECT 'SET app' || '.tenant = ''ann''' AS c; \
+     CREATE TABLE jobs AS SELECT 'SET app' || '.tenant = ''ann''' AS c; GRANT SELECT ON jobs TO PUBLIC; \
      CREATE FUNCTION \"Enter it\"(t text) RETURNS text LANGUAGE sql AS 'SELECT enter(t)'; \
      CREATE FUNCTION tenant() RETURNS text LANGUAGE sql AS \
      $$ SELECT concat(current_setting('app' || '.tenant', true), current_setting('app' || '.größe', true), \
@@ -55,6 +55,10 @@ fn simple_ways(length: usize) -> Vec<String> {
         format!("SELECT length('{filler}'); SET SESSION \"app\" . tenant TO ann"),
         format!("DO $$ BEGIN PERFORM length('{filler}'); PERFORM enter('ann'); END $$"),
         format!("DO $$ BEGIN PERFORM length('{filler}'); SET app.tenant = 'ann'; END $$"),
+        format!("DO $$ BEGIN PERFORM length('{filler}'); EXECUTE 'SELECT enter(''ann'')'; END $$"),
+        format!(
+            "DO $$ BEGIN PERFORM length('{filler}'); EXECUTE 'SELECT enter(''' || 'ann' || ''')'; END $$"
+        ),
         format!("DO 'BEGIN PERFORM length(''{filler}''); PERFORM \"Enter it\"(''ann''); END'"),
         format!("DO E'BEGIN PERFORM length(\\'{filler}\\');\\nPERFORM\\tenter(\\'ann\\'); END'"),
     ]
@@ -73,6 +77,10 @@ fn veiled_ways(length: usize) -> Vec<String> {
         format!("SELECT length('{filler}'); SET app.größe = 'ann'"),
         format!("SELECT length('{filler}'), give('app.gr' || 'öße', 'ann')"),
         format!("SELECT length('{filler}'), found()"),
+        format!(
+            "DO $$ DECLARE r record; BEGIN PERFORM length('{filler}'); \
+             FOR r IN SELECT c FROM jobs LOOP EXECUTE r.c; END LOOP; END $$"
+        ),
         format!(
             "DO $$ BEGIN PERFORM length('{filler}'); EXECUTE 'SET app' || '.tenant = ''ann'''; END $$"
         ),

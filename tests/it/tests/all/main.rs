@@ -55,6 +55,7 @@ mod statements;
 mod systemd;
 mod timers;
 mod tls;
+mod told;
 mod twins;
 mod unset;
 mod views;
