@@ -17,6 +17,7 @@ use sql::{Overloadable, Touch, Unseen};
 use crate::ages::{Ages, hashes};
 use crate::halves::Halves;
 use crate::overloads;
+use crate::reading::Tells;
 use crate::state::{CUSTOM_MAX, columns, hex, unhex};
 use crate::text::dotted_names;
 
@@ -53,35 +54,52 @@ pub(crate) struct Names {
 }
 
 /// What may be run by functions that run what they are told.
-#[derive(Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Errand {
     names: Names,
     unseen: Unseen,
+    sets_locally: bool,
+    /// Something of it begins as a command does.
+    pub(crate) commands: bool,
 }
 
 impl Errand {
-    /// That of the strings in what a client says.
-    pub(crate) fn of_strings(code: &sql::Code) -> Option<Self> {
-        let told = code.told_by_strings().filter(|told| !told.names.is_empty() || told.hides)?;
-        Some(Self { names: Names::of_code(&told), unseen: told.unseen })
+    pub(crate) fn of(told: &sql::Told) -> Self {
+        let names = Names::of_words(&told.words, &told.words);
+        let names = Names { hides: told.hides, more: names.more || told.more, ..names };
+        let (unseen, sets_locally) = (told.unseen, told.sets_locally);
+        Self { names, unseen, sets_locally, commands: told.commands }
     }
 
-    /// That of a value.
-    pub(crate) fn of_value(value: &str) -> Self {
-        let told = sql::Code::told(value);
-        Self { names: Names::of_code(&told), unseen: told.unseen }
+    /// That of the strings in a text.
+    pub(crate) fn of_text(tells: Tells, text: &[u8]) -> Self {
+        match tells {
+            Tells::Nothing => Self::default(),
+            Tells::Strings => Self::of(&sql::Told::by_text(text)),
+            Tells::Unseen => Self::unseen(),
+        }
     }
 
     /// That of what nobody has looked at.
     pub(crate) fn unseen() -> Self {
-        Self { names: Names::default().hiding(), unseen: Unseen::READS }
+        let names = Names::default().hiding();
+        Self { names, unseen: Unseen::READS, commands: true, ..Self::default() }
+    }
+
+    /// That of what is not here yet: it may be told to read what sequences gave.
+    pub(crate) fn to_come() -> Self {
+        Self { unseen: Unseen::READS, ..Self::default() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 
     /// Whether what sequences gave may be read by it, as far as that is known.
     pub(crate) fn may_read(&self, place: Place<'_>) -> bool {
-        let depths = Quest::recall(place, &self.names);
-        let unseen = depths.map_or(Unseen::READS, |depths| depths.unseen);
-        (self.unseen | unseen).contains(Unseen::READS)
+        let mut quest = Quest::default();
+        let depths = quest.follow_errand(place, self);
+        quest.asks() || depths.unseen.contains(Unseen::READS)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -183,6 +201,8 @@ struct Fact {
     unseen: Unseen,
     overloadable: Overloadable,
     leads_to: Names,
+    /// What stands in its strings, if something runs that.
+    errand: Option<Errand>,
 }
 
 /// What is known of names, on all workers.
@@ -194,12 +214,16 @@ type Remembered<T> = Halves<u64, Arc<T>, BuildHasherDefault<DefaultHasher>>;
 #[derive(Debug)]
 struct Known {
     facts: Remembered<Fact>,
+    /// Of words that were told, of which most are no names.
+    told: Remembered<Fact>,
     /// What whole texts may do, for as long as nothing changes.
     depths: Remembered<Depths>,
 }
 
 /// Names that each half of the memory holds.
 const FACTS_HALF: usize = 1 << 14;
+/// Words that were told.
+const TOLD_HALF: usize = 1 << 13;
 /// Texts.
 const DEPTHS_HALF: usize = 1 << 12;
 
@@ -207,7 +231,9 @@ impl Default for Hidden {
     fn default() -> Self {
         let hasher = BuildHasherDefault::default();
         let facts = Halves::new(&hasher, FACTS_HALF, |_| 1);
-        Self(Mutex::new(Known { facts, depths: Halves::new(&hasher, DEPTHS_HALF, |_| 1) }))
+        let told = Halves::new(&hasher, TOLD_HALF, |_| 1);
+        let depths = Halves::new(&hasher, DEPTHS_HALF, |_| 1);
+        Self(Mutex::new(Known { facts, told, depths }))
     }
 }
 
@@ -218,11 +244,14 @@ impl Hidden {
     }
 
     fn find(&self, key: u64) -> Option<Arc<Fact>> {
-        self.known().facts.find(&key)
+        let mut known = self.known();
+        known.facts.find(&key).or_else(|| known.told.find(&key))
     }
 
-    fn put(&self, key: u64, fact: Fact) {
-        self.known().facts.keep(key, Arc::new(fact));
+    fn put(&self, wanted: &Wanted, fact: Fact) {
+        let mut known = self.known();
+        let memory = if wanted.is_told { &mut known.told } else { &mut known.facts };
+        memory.keep(wanted.key, Arc::new(fact));
     }
 }
 
@@ -269,6 +298,8 @@ struct Wanted {
     key: u64,
     /// Something stands behind it, and is asked for next.
     is_there: bool,
+    /// It is a word that was told.
+    is_told: bool,
 }
 
 /// What is being found out of a server's database.
@@ -279,6 +310,8 @@ pub(crate) struct Quest {
     rounds: u8,
     /// How often that was too much at once.
     cuts: u8,
+    /// What was told is being followed.
+    is_told: bool,
 }
 
 /// Parts names where they are listed.
@@ -386,13 +419,14 @@ impl Quest {
         known.filter(|depths| depths.are_as_they_were(place.ages))
     }
 
-    /// What comes of what functions are told.
+    /// What comes of what functions are told: of one text, or of one value, so that it is not remembered.
     pub(crate) fn follow_errand(&mut self, place: Place<'_>, errand: &Errand) -> Arc<Depths> {
-        let depths = self.follow(place, &errand.names);
-        if depths.unseen.contains(errand.unseen) {
-            return depths;
-        }
-        Arc::new(Depths { unseen: depths.unseen | errand.unseen, ..Depths::clone(&depths) })
+        self.is_told = true;
+        let mut depths = self.descend(place, &errand.names);
+        self.is_told = false;
+        depths.unseen |= errand.unseen;
+        depths.sets_locally |= errand.sets_locally;
+        Arc::new(depths)
     }
 
     fn descend(&mut self, place: Place<'_>, names: &Names) -> Depths {
@@ -401,7 +435,7 @@ impl Quest {
         let mut depths =
             Depths { touches: more, hides, overloadable, executes, ..Depths::default() };
         let mut visited = Visited::default();
-        let mut facts = Vec::new();
+        let (mut facts, mut errands, mut runs) = (Vec::new(), Vec::new(), executes);
         self.visit(place, (names, true), &mut visited, &mut facts, &mut depths);
         while let Some((fact, is_told)) = facts.pop() {
             let leads_to = &fact.leads_to;
@@ -413,6 +447,21 @@ impl Quest {
             depths.executes |= is_told && leads_to.executes;
             depths.custom.extend(fact.custom.iter().cloned());
             self.visit(place, (leads_to, is_told), &mut visited, &mut facts, &mut depths);
+            runs |= leads_to.executes;
+            if fact.errand.is_some() {
+                errands.push(fact);
+            }
+            // What any of these is told is in the strings of any other.
+            if facts.is_empty() && runs {
+                for errand in errands.drain(..).filter_map(|fact| fact.errand.clone()) {
+                    depths.unseen |= errand.unseen;
+                    depths.sets_locally |= errand.sets_locally;
+                    // What it sets without a name was seen where it stands.
+                    depths.hides |= errand.names.more;
+                    let names = (&errand.names, true);
+                    self.visit(place, names, &mut visited, &mut facts, &mut depths);
+                }
+            }
         }
         depths.words = visited.words.into_iter().collect();
         depths.age = place.ages.of_all_hidden(depths.words.iter().copied());
@@ -465,7 +514,8 @@ impl Quest {
 
     fn want(&mut self, kind: Kind, name: &[u8], key: u64) {
         if self.wanted.iter().all(|wanted| wanted.key != key) {
-            self.wanted.push(Wanted { kind, name: name.into(), key, is_there: false });
+            let is_told = self.is_told;
+            self.wanted.push(Wanted { kind, name: name.into(), key, is_there: false, is_told });
         }
     }
 
@@ -547,7 +597,7 @@ impl Quest {
             // Tables have as many parts as that, which are as they are themselves.
             fact.leads_to.hides |= !whole && wanted.kind != Kind::Relation;
             fact.touches |= !whole || wanted.kind == Kind::Called && !wanted.is_there;
-            hidden.put(wanted.key, fact);
+            hidden.put(wanted, fact);
             false
         });
     }
@@ -559,7 +609,7 @@ impl Quest {
             let is_left = odd && wanted.name.is_ascii();
             if !is_left {
                 let leads_to = Names { hides: odd, executes: true, ..Names::default() };
-                hidden.put(wanted.key, Fact { touches: true, leads_to, ..Fact::default() });
+                hidden.put(wanted, Fact { touches: true, leads_to, ..Fact::default() });
             }
             is_left
         });
@@ -617,6 +667,7 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
     let (mut touches, mut hides, mut unseen) = (false, false, Unseen::empty());
     let (mut sets_locally, mut sets, mut has_tree, mut executes) = (false, false, false, false);
     let mut overloadable = Overloadable::default();
+    let mut told = sql::Told::default();
     for row in rows {
         overloadable |= Overloadable::ANYWHERE;
         match &row.says {
@@ -643,11 +694,13 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
                     (touches, executes) = (true, true);
                     hides |= text.is_none_or(|text| sql::may_set(&text));
                     custom.extend(dotted_names(body.as_deref().unwrap_or_default()));
+                    told.tell(body.as_deref().unwrap_or_default());
                     continue;
                 };
                 (touches, hides) = (touches | code.touches, hides | code.hides);
                 (unseen, sets_locally) = (unseen | code.unseen, sets_locally | code.sets_locally);
                 executes |= code.executes;
+                code.strings.iter().for_each(|string| told.tell(string.as_bytes()));
                 overloadable |= code.overloadable;
                 custom.extend(dotted_names(code.said.as_bytes()));
                 let calls = code.calls.into_iter().map(|name| (Kind::Function, name.into_bytes()));
@@ -661,7 +714,8 @@ fn fact<'a>(rows: impl Iterator<Item = &'a Row>) -> Fact {
     hides |= sets && !has_tree;
     let names = Names::of(leads.iter().map(|(kind, name)| (*kind, &name[..])));
     let leads_to = Names { hides, executes, ..names };
-    Fact { custom: custom.into(), touches, sets_locally, unseen, overloadable, leads_to }
+    let errand = Some(Errand::of(&told)).filter(|errand| !errand.is_empty());
+    Fact { custom: custom.into(), touches, sets_locally, unseen, overloadable, leads_to, errand }
 }
 
 /// The values of a tree's constants, which stand there as bytes: `:constvalue 9 [ 36 0 0 0 97 46 98 … ]`.

@@ -8,16 +8,18 @@ use std::sync::Arc;
 use wire::{Namespace, Status, write};
 
 use crate::beliefs::{Origin, Scene};
+use crate::hidden::Errand;
 use crate::inward::Inward;
 use crate::ledger::{What, Whose};
 use crate::made::{Deed, Made};
 use crate::names::Meaning;
 use crate::outward::{Message, Outward};
-use crate::reading::{Marks, Reading};
+use crate::reading::{Marks, Reading, Tells};
 use crate::server::{Own, Phase, ServerSide};
 use crate::statements::{SCRATCH, Statement, TAKEN};
 use crate::text::{dotted_names, executed};
 use crate::trail::Heed;
+use crate::{ClientSide, Trail};
 
 /// A name of the client's, and what it means, or nothing but that it is taken: what is given up by its name need
 /// not be prepared any more, and perhaps it cannot be.
@@ -67,6 +69,12 @@ const DEPTH_MAX: usize = 8;
 /// Portals of one transaction that execute or deallocate by name, more than anybody has.
 const PORTALS_MAX: usize = 256;
 
+/// What SQL has prepared by this name, as far as is known.
+fn made_as<'a>(name: &[u8], trail: &'a Trail, client: &'a ClientSide) -> Option<&'a Made> {
+    let made = client.state.as_deref().map_or(&[][..], crate::State::made);
+    trail.prepared(name).or_else(|| made.iter().find(|made| *made.name == *name))
+}
+
 impl Outward<'_> {
     /// Whether a text does nothing but give up a statement that only the protocol has made: nothing of that shows on a server.
     pub(crate) fn gives_up_own(&self, reading: &Reading) -> bool {
@@ -82,44 +90,51 @@ impl Outward<'_> {
 
     /// A text is about to be run that prepares, executes or deallocates by name.
     pub(crate) fn watch_deeds(&mut self, reading: &Reading, text: &[u8]) {
-        self.watch_executed(reading, 0);
         if reading.deeds.iter().any(|deed| matches!(deed, Deed::Execute(_))) {
             // What is executed may be given the name of a setting.
             for name in &dotted_names(text) {
                 self.server.trail.hear(name);
             }
-            reading.errand.iter().for_each(|errand| self.server.trail.tell(errand));
+            // And by whom, nobody asks.
+            self.server.trail.tell(None, Errand::of_text(reading.tells, text));
         }
+        self.watch_executed(reading, 0);
         self.server.trail.mark_deeds(reading, text, &self.server.vars);
     }
 
     /// What it executes may execute something in its turn.
-    fn watch_executed(&mut self, reading: &Reading, depth: usize) {
+    pub(crate) fn watch_executed(&mut self, reading: &Reading, depth: usize) {
         for deed in &reading.deeds {
             let Deed::Execute(name) = deed else { continue };
-            match self.prepared_as(name).filter(|_| depth < DEPTH_MAX) {
-                Some((reading, ground)) => {
-                    let heed = self.server.trail.heed(&reading, self.statements.ages());
-                    let reading = Arc::clone(self.tamed(&reading));
-                    let scene = self.scene(&reading, b"", Origin::Made(ground));
-                    self.watch_sequences(&reading, scene, heed);
-                    self.server.trail.mark(&reading, scene);
-                    self.watch_executed(&reading, depth + 1);
-                }
-                None => {
-                    self.server.trail.mark_unread();
-                    let unread = Reading::new(crate::sequences::unread(None), Box::default());
-                    self.watch_sequences(&Arc::new(unread), Scene::default(), Heed::Nothing);
-                }
+            if !self.watch_prepared(name, depth) {
+                self.server.trail.mark_unread();
+                let unread = Reading::new(crate::sequences::unread(None), Box::default());
+                self.watch_sequences(&Arc::new(unread), Scene::default(), Heed::Nothing);
             }
         }
     }
 
+    /// A statement is about to be run that was prepared by this name. `false`: nobody knows what that is.
+    pub(crate) fn watch_prepared(&mut self, name: &[u8], depth: usize) -> bool {
+        let Some((reading, ground)) = self.prepared_as(name).filter(|_| depth < DEPTH_MAX) else {
+            return false;
+        };
+        let heed = self.server.trail.heed(&reading, self.statements.ages());
+        if reading.tells != Tells::Nothing && self.may_tell(&reading) {
+            let errand = self.told_by(name, &reading);
+            self.server.trail.tell(Some(&reading), errand);
+        }
+        let reading = Arc::clone(self.tamed(&reading));
+        let scene = self.scene(&reading, b"", Origin::Made(ground));
+        self.watch_sequences(&reading, scene, heed);
+        self.server.trail.mark(&reading, scene);
+        self.watch_executed(&reading, depth + 1);
+        true
+    }
+
     /// What executing the statement of this name may do, and a number for the ground on which it was prepared.
-    fn prepared_as(&mut self, name: &[u8]) -> Option<(Arc<Reading>, u64)> {
-        let made = self.client.state.as_deref().map_or(&[][..], crate::State::made);
-        let known = || made.iter().find(|made| *made.name == *name);
-        if let Some(Made { text, ground, .. }) = self.server.trail.prepared(name).or_else(known) {
+    pub(crate) fn prepared_as(&mut self, name: &[u8]) -> Option<(Arc<Reading>, u64)> {
+        if let Some(Made { text, ground, .. }) = made_as(name, &self.server.trail, self.client) {
             let whole = self.statements.reading(text);
             let [Deed::Prepare { body, .. }] = &*whole.deeds else { return None };
             return Some((self.statements.reading(text.get(*body..)?), *ground));
@@ -130,6 +145,20 @@ impl Outward<'_> {
                 Some((reading, statement.ground_number()))
             }
             _ => None,
+        }
+    }
+
+    /// What it may tell whom it calls.
+    fn told_by(&self, name: &[u8], reading: &Reading) -> Errand {
+        match (
+            made_as(name, &self.server.trail, self.client),
+            self.client.meaning(name, &self.server.ledger),
+        ) {
+            (Some(made), _) => Errand::of_text(reading.tells, &made.text),
+            (None, Meaning::Statement(statement, ..)) => {
+                Errand::of_text(reading.tells, &statement.query)
+            }
+            (None, _) => Errand::default(),
         }
     }
 

@@ -11,11 +11,11 @@ use crate::ages::Change;
 use crate::beliefs::{Origin, Scene};
 use crate::client::ClientSide;
 use crate::flow::{Aside, Flow};
-use crate::hidden::Quest;
+use crate::hidden::{Errand, Quest};
 use crate::ledger::{What, Whose, Wipe};
 use crate::overloads::When;
 use crate::pids::{self, Meant};
-use crate::reading::{Marks, Reading};
+use crate::reading::{Marks, Reading, Tells};
 use crate::refusal;
 use crate::relay::Said;
 use crate::rules::{Fault, Rules};
@@ -346,6 +346,7 @@ impl Outward<'_> {
         if reading.changes != Change::Nothing {
             self.watch_change(reading);
         }
+        self.tell_strings(reading, text);
         let reading = self.tamed(reading);
         let scene = self.scene(reading, text, origin);
         self.watch_sequences(reading, scene, heed);
@@ -365,6 +366,22 @@ impl Outward<'_> {
             self.server.trail.mark(reading, scene);
         }
         self.lend_voice(reading);
+    }
+
+    /// What stands in the strings of a text may be run by what it calls.
+    #[inline]
+    fn tell_strings(&mut self, reading: &Arc<Reading>, text: &[u8]) {
+        if reading.tells != Tells::Nothing && self.may_tell(reading) {
+            self.server.trail.tell(Some(reading), Errand::of_text(reading.tells, text));
+        }
+    }
+
+    /// Whether what a text calls may run what it is told, as far as that is known.
+    #[cold]
+    pub(crate) fn may_tell(&self, reading: &Reading) -> bool {
+        let place = self.statements.place(self.server.trail.habit.number());
+        let depths = Quest::recall(place, &reading.names);
+        depths.map_or(!reading.names.is_empty(), |depths| depths.executes)
     }
 
     /// What a text is here, where something is known of what it calls.
@@ -448,8 +465,8 @@ impl Outward<'_> {
             None => marks.and(Marks::MAY_READ),
             Some(depths) => {
                 // A function may be told to read them.
-                let told = reading.errand.iter().chain(self.server.trail.errands());
-                let is_told = depths.executes && { told }.any(|errand| errand.may_read(place));
+                let mut told = self.server.trail.errands();
+                let is_told = depths.executes && told.any(|errand| errand.may_read(place));
                 let marks = if is_told { marks.and(Marks::MAY_READ) } else { marks };
                 if !depths.unseen.contains(Unseen::READS) {
                     marks

@@ -8,10 +8,10 @@ use wire::tag::client as tag;
 use wire::{BindNames, Parse};
 
 use crate::ages::mentions;
-use crate::hidden::Quest;
+use crate::hidden::Errand;
 use crate::outward::{Message, Outward};
 use crate::passing::{Passing, Values};
-use crate::reading::{Marks, Reading};
+use crate::reading::Marks;
 use crate::server::Unnamed;
 use crate::statements::Statement;
 use crate::text::{NAME_MAX, dotted_names, find, skimmed};
@@ -43,28 +43,26 @@ impl Outward<'_> {
         let (sets, tells) = match statement {
             Some(statement) => {
                 let reading = Arc::clone(self.statements.reading_of(statement));
-                (is_set(&statement.query), self.may_tell(&reading))
+                (is_set(&statement.query), self.may_tell(&reading).then_some(Some(reading)))
             }
             None => {
-                let bound = self.server.trail.bound(Some(names.statement));
+                let mut bound = self.server.trail.bound(Some(names.statement));
+                let mut bound: Vec<_> = bound.drain(..).map(|known| known.reading).collect();
+                bound.extend(self.prepared_as(names.statement).map(|(reading, _)| reading));
                 let sets = bound.iter().any(|reading| is_set(&reading.beginning));
-                (sets, bound.iter().any(|reading| self.may_tell(reading)))
+                (sets, bound.iter().any(|reading| self.may_tell(reading)).then_some(None))
             }
         };
-        let mut values = Values::new(sets).telling(tells);
+        let mut values = Values::new(sets, tells);
         values.take(message.body.get(names.rest..).unwrap_or_default());
         if message.whole().is_some() {
             self.heard(values);
         } else {
+            if values.tell() {
+                self.server.trail.tell(None, Errand::to_come());
+            }
             self.client.begin_to_pass(Passing::Values(values));
         }
-    }
-
-    /// Whether what a text calls may run what it is told, as far as that is known.
-    fn may_tell(&self, reading: &Reading) -> bool {
-        let place = self.statements.place(self.server.trail.habit.number());
-        let depths = Quest::recall(place, &reading.names);
-        depths.map_or(!reading.names.is_empty(), |depths| depths.executes)
     }
 
     /// A function is called by its number.
@@ -87,7 +85,8 @@ impl Outward<'_> {
             } else {
                 Arc::new(skimmed(&Skim::of(parse.query, self.strings())))
             };
-            self.keep_parsed(parse.name, reading);
+            let errand = Errand::of_text(reading.tells, parse.query);
+            self.keep_parsed(parse.name, reading, errand);
         } else if let Some(at) = message.body.iter().position(|byte| *byte == 0) {
             let (name, text) = message.body.split_at(at);
             self.begin_to_skim(Some(name), self.strings());
@@ -103,8 +102,16 @@ impl Outward<'_> {
             return;
         }
         let names = BindNames::find(bind);
-        for reading in self.server.trail.bound(names.map(|names| names.statement)) {
-            self.mark_skimmed(&reading);
+        for parsed in self.server.trail.bound(names.map(|names| names.statement)) {
+            let executes = !parsed.reading.deeds.is_empty();
+            let by = Some(&parsed.reading).filter(|_| !executes);
+            self.server.trail.tell(by, parsed.errand);
+            self.mark_skimmed(&parsed.reading);
+            self.watch_executed(&parsed.reading, 0);
+        }
+        if let Some(names) = names {
+            // What SQL has prepared, the protocol may run.
+            self.watch_prepared(names.statement, 0);
         }
     }
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use sql::{Overloadable, Skim, Strings};
+use sql::{Overloadable, Skim, Strings, Told};
 
 use crate::ages::Change;
 use crate::beliefs::Scene;
 use crate::hidden::Errand;
 use crate::outward::Outward;
 use crate::parameters::{Said, said};
-use crate::reading::Reading;
+use crate::reading::{Reading, Tells};
 use crate::text::skimmed;
 
 /// What passes by, piece by piece.
@@ -39,9 +39,9 @@ pub(crate) struct Values {
     sets: bool,
     /// And one may be a name that is not among these.
     is_odd: bool,
-    /// What it calls may run what they say.
-    tells: bool,
-    errands: Vec<Errand>,
+    /// What is called may run what they say: by this text; `None`: by whatever runs.
+    tells: Option<Option<Arc<Reading>>>,
+    told: Told,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -62,7 +62,7 @@ const COMMAND_MAX: usize = 16 * 1024;
 const NAMES_MAX: usize = 256;
 
 impl Values {
-    pub(crate) fn new(sets: bool) -> Self {
+    pub(crate) fn new(sets: bool, tells: Option<Option<Arc<Reading>>>) -> Self {
         Self {
             part: Part::FormatCount,
             left: 2,
@@ -72,20 +72,20 @@ impl Values {
             names: Vec::new(),
             sets,
             is_odd: false,
-            tells: false,
-            errands: Vec::new(),
+            tells,
+            told: Told::default(),
         }
     }
 
-    /// They may be commands that are run.
-    pub(crate) fn telling(self, tells: bool) -> Self {
-        Self { tells, ..self }
+    /// Whether they may be commands that are run.
+    pub(crate) fn tell(&self) -> bool {
+        self.tells.is_some()
     }
 
     pub(crate) fn take(&mut self, mut bytes: &[u8]) {
         while self.part != Part::Rest {
             let (now, rest) = bytes.split_at(self.left.min(bytes.len()));
-            let most = if self.tells { COMMAND_MAX } else { HELD_MAX };
+            let most = if self.tell() { COMMAND_MAX } else { HELD_MAX };
             let room = most - self.held.len();
             self.cut |= now.len() > room;
             self.held.extend_from_slice(now.get(..room).unwrap_or(now));
@@ -136,8 +136,10 @@ impl Values {
             }
             Said::OddName => self.is_odd |= self.sets,
         }
-        if self.tells {
-            self.errands.extend(told(&self.held, self.cut));
+        match (self.tell(), self.cut) {
+            (true, false) => self.told.tell(&self.held),
+            (true, true) => self.told.tell_beginning(&self.held),
+            (false, _) => {}
         }
     }
 
@@ -145,15 +147,6 @@ impl Values {
         let left = self.count.checked_sub(1);
         self.count = left.unwrap_or_default();
         left.map_or((Part::Rest, 0), |_| (Part::Length, 4))
-    }
-}
-
-/// What a value may be that is run. `cut`: it goes on.
-fn told(value: &[u8], cut: bool) -> Option<Errand> {
-    let has_words = value.iter().any(u8::is_ascii_alphabetic) && !value.contains(&0);
-    match cut {
-        true => sql::begins_command(value).then(Errand::unseen),
-        false => has_words.then(|| Errand::of_value(&String::from_utf8_lossy(value))),
     }
 }
 
@@ -185,7 +178,9 @@ impl Outward<'_> {
                 self.mark_skimmed(&Arc::new(skimmed(&skim.end())));
             }
             Some(Passing::Text { skim, name: Some(name) }) => {
-                self.keep_parsed(&name, Arc::new(skimmed(&skim.end())));
+                let reading = Arc::new(skimmed(&skim.end()));
+                let errand = Errand::of_text(reading.tells, b"");
+                self.keep_parsed(&name, reading, errand);
             }
             Some(Passing::Values(values)) => self.heard(values),
             None => {}
@@ -193,15 +188,17 @@ impl Outward<'_> {
     }
 
     /// A text is parsed by this name, where nobody keeps statements apart.
-    pub(crate) fn keep_parsed(&mut self, name: &[u8], reading: Arc<Reading>) {
+    pub(crate) fn keep_parsed(&mut self, name: &[u8], reading: Arc<Reading>, errand: Errand) {
         let pending = !self.server.ledger.is_empty();
-        self.server.trail.parsed(name, reading, pending);
+        self.server.trail.parsed(name, reading, errand, pending);
     }
 
     /// All values are here.
     pub(crate) fn heard(&mut self, values: Values) {
         values.names.iter().for_each(|name| self.server.trail.hear(name));
-        values.errands.into_iter().for_each(|errand| self.server.trail.tell(&Arc::new(errand)));
+        if let Some(by) = values.tells {
+            self.server.trail.tell(by.as_ref(), Errand::of(&values.told));
+        }
         if values.is_odd {
             self.server.trail.may_hide();
         }
@@ -211,6 +208,9 @@ impl Outward<'_> {
     pub(crate) fn mark_skimmed(&mut self, reading: &Arc<Reading>) {
         if reading.changes != Change::Nothing {
             self.watch_change(reading);
+        }
+        if reading.tells == Tells::Unseen {
+            self.server.trail.tell(Some(reading), Errand::unseen());
         }
         self.server.trail.mark(reading, Scene::default());
     }
@@ -271,7 +271,7 @@ mod tests {
         let bind =
             bind(&[Some(&long), None, Some(b""), Some(b"App.X"), Some(b"a.b c"), Some(b"d.e")]);
         for size in [1, 2, 3, 7, 1000, bind.len()] {
-            let mut values = Values::new(true);
+            let mut values = Values::new(true, None);
             bind.chunks(size).for_each(|piece| values.take(piece));
             assert_eq!(values.names, [Box::from(&b"app.x"[..]), b"d.e".to_vec().into()]);
             assert_eq!((values.part, values.is_odd), (Part::Rest, false), "{size}");
@@ -283,12 +283,12 @@ mod tests {
         for bytes in
             [&b""[..], b"\xff\xff", b"\0\0\xff\xff\x7f\xff\xff\xff", b"\0\0\0\x01\x80\0\0\0x"]
         {
-            let mut values = Values::new(true);
+            let mut values = Values::new(true, None);
             values.take(bytes);
             assert!(values.names.is_empty());
         }
         let odd = bind(&[Some("app.größe".as_bytes())]);
-        let mut values = Values::new(true);
+        let mut values = Values::new(true, None);
         values.take(&odd);
         assert!(values.is_odd);
     }

@@ -136,6 +136,10 @@ impl Outward<'_> {
                 } else {
                     self.watch_statement(unnamed.as_deref());
                 }
+                if unnamed.is_none() && self.rules.watches() {
+                    // What SQL has prepared, the protocol may run.
+                    self.watch_prepared(names.statement, 0);
+                }
                 let deeds = unnamed.as_ref().and_then(|unnamed| self.lend_for_statement(unnamed));
                 self.bind_portal(names.portal, deeds);
                 let told = unnamed.as_ref().is_none_or(|statement| !statement.told.is_silent());

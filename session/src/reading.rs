@@ -9,11 +9,22 @@ use sql::{Overloadable, Signal, Unseen};
 use crate::ages::{Change, Words};
 use crate::beliefs::{Beliefs, Scene, Shelf, Turn};
 use crate::halves::Halves;
-use crate::hidden::{Errand, Names};
+use crate::hidden::Names;
 use crate::made::Deed;
 use crate::recent::Recent;
 use crate::regain::Resets;
 use crate::state::{Tie, Ties};
+
+/// What a text may tell the functions that it calls.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Tells {
+    #[default]
+    Nothing,
+    /// What stands in its strings.
+    Strings,
+    /// Nobody has looked.
+    Unseen,
+}
 
 /// What a text may do, as far as it shows.
 #[derive(Debug, Default)]
@@ -39,8 +50,8 @@ pub struct Reading {
     pub turn: Turn,
     /// What it may run that does not stand in it.
     pub(crate) names: Names,
-    /// What it tells whom it calls.
-    pub(crate) errand: Option<Arc<Errand>>,
+    /// What it may tell whom it calls.
+    pub(crate) tells: Tells,
     /// What it names that could be somebody's own though PostgreSQL has it, too.
     pub(crate) overloadable: Overloadable,
     /// The same text, where what it calls does nothing to the session.

@@ -7,9 +7,9 @@ use sql::{Act, Code, Discarded, Overloadable, Skim, Skimmed, States, Strings, To
 
 use crate::ages::{Change, is_found, mentions, speaks};
 use crate::beliefs::Turn;
-use crate::hidden::{Errand, Names};
+use crate::hidden::Names;
 use crate::made::{Deed, has_say};
-use crate::reading::{Marks, Reading};
+use crate::reading::{Marks, Reading, Tells};
 use crate::regain::Resets;
 use crate::sequences::named;
 use crate::state::{CUSTOM_MAX, Tie, Ties, is_plain_name};
@@ -74,10 +74,8 @@ pub fn read(text: &[u8]) -> Reading {
         Names::default()
     };
     let tells = |one: &sql::Statement| one.touch >= Touch::Calls || one.acts.iter().any(executes);
-    if reading.statements.iter().any(tells) {
-        known.errand = code.as_ref().and_then(Errand::of_strings).map(Arc::new);
-    } else if reading.unread.is_some() {
-        known.errand = Some(Arc::new(Errand::unseen()));
+    if reading.unread.is_some() || reading.statements.iter().any(tells) {
+        known.tells = Tells::Strings;
     }
     // There may be more, or what nobody looks for.
     let may_hide =
@@ -121,7 +119,7 @@ pub(crate) fn skimmed(found: &Skimmed) -> Reading {
     if known.custom.len() == CUSTOM_MAX {
         known.names = known.names.hiding();
     }
-    known.errand = found.tells.then(|| Arc::new(Errand::unseen()));
+    known.tells = if found.tells { Tells::Unseen } else { Tells::Nothing };
     known.overloadable = Overloadable::ALL;
     known.changing(if found.changes { Change::Anything } else { Change::Nothing })
 }

@@ -23,6 +23,12 @@ const LEARNERS_MAX: usize = 16;
 /// Texts of one transaction whose names are followed.
 const OTHERS_MAX: usize = 256;
 
+/// Texts and Binds of one transaction of which it is followed what they tell.
+const ERRANDS_MAX: usize = 1024;
+
+/// Bytes of names that these tell: fewer than are remembered.
+const ERRANDS_BYTES: usize = 1 << 17;
+
 /// So many texts are asked which names they say.
 const TOLD_MAX: usize = 16;
 
@@ -63,8 +69,8 @@ pub struct Trail {
     learners: Vec<Learner>,
     /// What else did, and may have run what stands in no text.
     others: Vec<Arc<Reading>>,
-    /// What functions may have been told to run.
-    errands: Vec<Arc<Errand>>,
+    /// What functions may have been told to run, and by which text; `None`: by any.
+    errands: Vec<(Option<Arc<Reading>>, Errand)>,
     /// There was more of that.
     more_errands: bool,
     /// What stands behind their names.
@@ -108,7 +114,7 @@ pub struct Trail {
     /// What its client ran since it was in no transaction.
     pub(crate) ran: Ran,
     /// What was parsed on it by which name, where nobody keeps statements apart.
-    parsed: Vec<(Box<[u8]>, Arc<Reading>)>,
+    parsed: Vec<Parsed>,
     /// There was more of that.
     lost: bool,
     /// How the clients of its pool use these.
@@ -122,6 +128,15 @@ struct Learner {
     scene: Scene,
     /// What it leads to may leave something behind, whether it was seen to or not.
     touches: bool,
+}
+
+/// What was parsed by a name.
+#[derive(Clone, Debug)]
+pub(crate) struct Parsed {
+    name: Box<[u8]>,
+    pub(crate) reading: Arc<Reading>,
+    /// What its strings may tell.
+    pub(crate) errand: Errand,
 }
 
 /// Whether a text may run functions of others where nobody sees it.
@@ -264,7 +279,6 @@ impl Trail {
         }
         if reading.marks.has(Marks::ASK) {
             self.follow_also(reading);
-            reading.errand.iter().for_each(|errand| self.tell(errand));
             if self.told.len() < TOLD_MAX {
                 self.told.push(Arc::clone(reading));
             }
@@ -425,34 +439,39 @@ impl Trail {
 
     /// A text is parsed, where nobody keeps statements apart. Where nothing is `pending`, a name means nothing else from now
     /// on if that is the unnamed one; others mean what they meant where this fails.
-    pub(crate) fn parsed(&mut self, name: &[u8], reading: Arc<Reading>, pending: bool) {
+    pub(crate) fn parsed(
+        &mut self,
+        name: &[u8],
+        reading: Arc<Reading>,
+        errand: Errand,
+        pending: bool,
+    ) {
         let name = name.get(..NAME_MAX).unwrap_or(name);
-        let is_it = |(other, known): &(Box<[u8]>, Arc<Reading>)| {
-            let is_same = **other == *name;
-            is_same && (name.is_empty() && !pending || Arc::ptr_eq(known, &reading))
+        let is_it = |known: &Parsed| {
+            let is_same = *known.name == *name;
+            is_same && (name.is_empty() && !pending || Arc::ptr_eq(&known.reading, &reading))
         };
         self.parsed.retain(|parsed| !is_it(parsed));
-        let mut unnamed = self.parsed.iter().enumerate().filter(|(_, (other, _))| other.is_empty());
+        let mut unnamed = self.parsed.iter().enumerate().filter(|(_, known)| known.name.is_empty());
         if let (Some((oldest, _)), true) = (unnamed.next(), unnamed.count() + 1 >= UNNAMED_MAX) {
             self.parsed.remove(oldest);
         }
-        let bytes = |all: usize, (_, reading): &(_, Arc<Reading>)| all + reading.names.bytes();
+        let bytes =
+            |all: usize, known: &Parsed| all + known.reading.names.bytes() + known.errand.bytes();
         let is_full = self.parsed.len() >= PARSED_MAX;
         if is_full || self.parsed.iter().fold(0, bytes) > NAMES_BYTES {
             self.parsed.clear();
             self.lost = true;
         }
-        self.parsed.push((name.into(), reading));
+        self.parsed.push(Parsed { name: name.into(), reading, errand });
     }
 
     /// What may have been parsed by this name, and is bound; `None`: by any.
-    pub(crate) fn bound(&mut self, name: Option<&[u8]>) -> Vec<Arc<Reading>> {
+    pub(crate) fn bound(&mut self, name: Option<&[u8]>) -> Vec<Parsed> {
         let name = name.map(|name| name.get(..NAME_MAX).unwrap_or(name));
-        let is_it = |other: &[u8]| name.is_none_or(|name| *name == *other);
-        let all = self.parsed.iter().filter(|(other, _)| is_it(other));
-        let all: Vec<_> = all.map(|(_, reading)| Arc::clone(reading)).collect();
+        let is_it = |known: &&Parsed| name.is_none_or(|name| *name == *known.name);
         self.hides_names |= self.lost;
-        all
+        self.parsed.iter().filter(is_it).cloned().collect()
     }
 
     /// Something is parsed of which nothing is kept.
@@ -529,22 +548,28 @@ impl Trail {
         }
     }
 
-    /// Functions that run what they are told may be told this.
-    pub(crate) fn tell(&mut self, errand: &Arc<Errand>) {
-        if self.errands.contains(errand) {
+    /// Functions that run what they are told may be told this, by this text; `None`: by whatever runs.
+    pub(crate) fn tell(&mut self, by: Option<&Arc<Reading>>, errand: Errand) {
+        let address = |by: Option<&Arc<Reading>>| by.map(Arc::as_ptr);
+        let is_it = |(other, known): &(Option<Arc<Reading>>, Errand)| {
+            address(other.as_ref()) == address(by) && *known == errand
+        };
+        if errand.is_empty() || self.errands.iter().any(is_it) {
             return;
         }
-        let bytes = |all: usize, other: &Arc<Errand>| all + other.bytes();
-        if self.errands.len() < OTHERS_MAX && self.errands.iter().fold(0, bytes) < NAMES_BYTES {
-            self.errands.push(Arc::clone(errand));
+        let bytes = |all: usize, (_, known): &(_, Errand)| all + known.bytes();
+        let all = self.errands.iter().fold(0, bytes);
+        if self.errands.len() < ERRANDS_MAX && all < ERRANDS_BYTES {
+            self.errands.push((by.cloned(), errand));
         } else {
-            self.more_errands = true;
+            // Of values that are loaded one by one there may be any number.
+            self.more_errands |= errand.commands;
         }
     }
 
     /// What they were told since it was last known what came of it.
-    pub(crate) fn errands(&self) -> &[Arc<Errand>] {
-        &self.errands
+    pub(crate) fn errands(&self) -> impl Iterator<Item = &Errand> {
+        self.errands.iter().map(|(_, errand)| errand)
     }
 
     fn forget_run(&mut self) {
@@ -579,9 +604,14 @@ impl Trail {
         for reading in &self.others {
             all.push(self.quest.follow(place, &reading.names));
         }
-        if all.iter().any(|depths| depths.executes) {
-            self.hides_names |= self.more_errands;
-            for errand in &self.errands {
+        let runs = all.iter().any(|depths| depths.executes);
+        self.hides_names |= runs && self.more_errands;
+        for (by, errand) in &self.errands {
+            let is_told = match by {
+                Some(by) => self.quest.follow(place, &by.names).executes,
+                None => runs,
+            };
+            if is_told {
                 all.push(self.quest.follow_errand(place, errand));
             }
         }
@@ -591,6 +621,8 @@ impl Trail {
             if found.does.unseen.contains(Unseen::GIVES) {
                 self.sequences.give_unseen();
             }
+            // What they are told is not looked at.
+            self.hides_names |= found.does.executes;
             all.push(found.does);
         }
         if self.lists {
@@ -847,7 +879,7 @@ impl Trail {
         self.channels.clear();
         self.ties.renew(Ties::default());
         self.hides = false;
-        self.parsed.retain(|(name, _)| name.is_empty());
+        self.parsed.retain(|known| known.name.is_empty());
         self.lost = false;
         self.forget_run();
         self.workshop.discarded();

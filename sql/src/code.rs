@@ -11,7 +11,7 @@ use crate::catalog::{self, Builtin};
 use crate::digest::range;
 use crate::overloadable::Overloadable;
 use crate::reading::{Touch, tokens};
-use crate::skim::{self, Skim, Strings};
+use crate::skim;
 use crate::states::States;
 
 /// What a piece of code names, and whether it may touch the session by itself.
@@ -36,8 +36,10 @@ pub struct Code {
     pub overloadable: Overloadable,
     /// It runs commands that are put together, or that it is told.
     pub executes: bool,
-    /// Strings of a client's, which what it calls may run.
+    /// Its strings, which what it calls may run; and blocks that are not to be read.
     pub strings: Vec<String>,
+    /// One of these has characters in it that are written as numbers.
+    pub is_veiled: bool,
 }
 
 bitflags::bitflags! {
@@ -99,60 +101,6 @@ impl Code {
         Self::within(text, Reach::Strings(DEPTH))
     }
 
-    /// What may be run by whom it is told.
-    #[must_use]
-    pub fn told(text: &str) -> Self {
-        Self::executed(text, Reach::Strings(DEPTH))
-    }
-
-    /// The same of all strings in what a client says. `None`: there are none.
-    #[must_use]
-    pub fn told_by_strings(&self) -> Option<Self> {
-        let all = self.strings.iter().map(|text| Self::told(text));
-        all.reduce(|mut all, one| {
-            all.add(one);
-            all
-        })
-    }
-
-    /// What is executed may be a piece of a command, that the scanner refuses; and any word what is called by the next.
-    fn executed(text: &str, reach: Reach) -> Self {
-        let mut code = Self::within(text, reach).unwrap_or_else(|| Self::of_piece(text));
-        for name in &code.names {
-            if let Some(known) = catalog::builtin(name) {
-                code.unseen |= known.unseen();
-            } else {
-                if catalog::keeps(name) {
-                    code.unseen |= Unseen::KEEPS;
-                }
-                code.calls.insert(name.clone());
-            }
-        }
-        code
-    }
-
-    fn of_piece(text: &str) -> Self {
-        let own = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        let lower = text.to_ascii_lowercase();
-        // It breaks off, which hides nothing: what goes on is told as well.
-        let mut code = Self {
-            hides: lower.contains("set_config"),
-            sets_locally: lower.contains("local"),
-            overloadable: Overloadable::ALL,
-            ..Self::default()
-        };
-        // Nobody knows whether it begins within a string.
-        for text in [text, &text.replace('\'', " ")] {
-            let found = Skim::of(text.as_bytes(), Strings::default());
-            code.names.extend(found.names.iter().map(|name| own(name)));
-            code.calls.extend(found.calls.iter().map(|name| own(name)));
-            code.said.push_str(&own(&found.said));
-            code.hides |= found.more;
-            code.unseen |= found.unseen;
-        }
-        code
-    }
-
     /// What runs this may run that.
     fn add(&mut self, inner: Self) {
         self.names.extend(inner.names);
@@ -164,6 +112,7 @@ impl Code {
         self.unseen |= inner.unseen;
         self.overloadable |= inner.overloadable;
         self.executes |= inner.executes;
+        self.is_veiled |= inner.is_veiled;
     }
 
     fn within(text: &str, reach: Reach) -> Option<Self> {
@@ -205,7 +154,8 @@ impl Code {
             | Token::Temp
             | Token::Temporary
             | Token::Hold => self.touches = true,
-            Token::Load if next.is_none_or(|next| next.token == Token::Sconst) => {
+            // Prose loads nothing.
+            Token::Load if next.is_none_or(|next| next.name().is_none()) => {
                 (self.touches, self.unseen) = (true, self.unseen | Unseen::KEEPS);
             }
             Token::Do => {
@@ -251,13 +201,23 @@ impl Code {
         // DO LANGUAGE plpgsql '…'
         let is_block = words[..at].iter().rev().take(3).any(|word| word.token == Token::Do);
         self.hides |= is_block && is_veiled(&words[at]);
-        // What is no code has nothing to run; and whatever runs it was seen to touch what it may.
-        match reach {
-            Reach::Strings(0) => {}
-            Reach::Strings(depth) => self.add(Self::executed(&text, Reach::Strings(depth - 1))),
-            Reach::Blocks if is_block => self.add(Self::executed(&text, Reach::Strings(DEPTH))),
-            Reach::Blocks => self.strings.push(text),
+        self.is_veiled |= is_veiled(&words[at]);
+        // What is no code has nothing to run by itself; and whatever runs it was seen to touch what it may.
+        let inner = match reach {
+            Reach::Strings(0) => None,
+            Reach::Strings(depth) => Self::within(&text, Reach::Strings(depth - 1)),
+            Reach::Blocks if is_block => {
+                let inner = Self::within(&text, Reach::Strings(DEPTH));
+                // In another language.
+                self.executes |= inner.is_none() || is_foreign(words);
+                inner
+            }
+            Reach::Blocks => None,
+        };
+        if let Some(inner) = inner {
+            self.add(inner);
         }
+        self.strings.push(text);
     }
 
     /// Behind a SET.
@@ -295,7 +255,7 @@ impl Code {
                 self.unseen |= known.unseen();
                 // It runs what it is told.
                 let runs = known.touch == Touch::Unknown;
-                self.hides |= runs && !is_told(&words[open..], reach);
+                self.hides |= runs && !is_told(name, &words[open..], reach);
                 self.executes |= runs;
                 if name == "set_config" {
                     self.hides |= !is_named(&words[open..], reach);
@@ -406,11 +366,20 @@ fn is_found(words: &[Word<'_>], at: usize) -> bool {
     let is_field = next.text == "." && !is_call;
     let is_query = what.text == "(" && matches!(next.token, Token::Select | Token::With);
     let name = what.name();
-    // FOR it IN SELECT …, SELECT … INTO STRICT it
+    // FOR it IN SELECT …, SELECT … INTO STRICT other, it
     let fills = |token| matches!(token, Token::For | Token::Into | Token::StrictP);
-    let is_it = |pair: &[Word<'_>]| fills(pair[0].token) && pair[1].name() == name;
-    let is_filled = name.is_some() && words.windows(2).any(is_it);
-    is_field || is_query || is_filled && !words.iter().any(begins_command)
+    let is_it = |from: usize| {
+        let names = words.iter().skip(from + 1).step_by(2);
+        let commas = words.iter().skip(from + 2).step_by(2).map(|word| word.text == ",");
+        let mut listed =
+            names.zip([true].into_iter().chain(commas)).take_while(|(_, goes_on)| *goes_on);
+        listed.any(|(word, _)| word.name() == name)
+    };
+    let mut filled = (0..words.len()).filter(|from| fills(words[*from].token));
+    let is_filled = name.is_some() && filled.any(is_it);
+    // Who set it did so elsewhere.
+    let is_setting = name.as_deref() == Some("current_setting");
+    is_field || is_query || is_setting || is_filled && !words.iter().any(begins_command)
 }
 
 /// Whether a string is how a command begins: what is executed was put together here.
@@ -438,15 +407,27 @@ fn is_named(words: &[Word<'_>], reach: Reach) -> bool {
     is_name && matches!(next.text, "," | "::")
 }
 
-/// Whether the first argument in brackets is what a client says, as far as that shows: it is seen.
-fn is_told(words: &[Word<'_>], reach: Reach) -> bool {
-    let is_plain = |word: &Word<'_>| matches!(word.token, Token::Sconst | Token::Param);
-    reach == Reach::Blocks && words.get(1).is_some_and(is_plain)
+/// Whether a block is written in what nobody here reads.
+fn is_foreign(words: &[Word<'_>]) -> bool {
+    let languages = words.windows(2).filter(|pair| pair[0].token == Token::Language);
+    { languages }
+        .any(|pair| !matches!(inside(pair[1].text).to_ascii_lowercase().as_str(), "plpgsql"))
+}
+
+/// Whether what `name` runs is its first argument in brackets, and that is what a client says: it is seen.
+fn is_told(name: &str, words: &[Word<'_>], reach: Reach) -> bool {
+    let [_, first, next, ..] = words else { return false };
+    let is_plain = matches!(first.token, Token::Sconst | Token::Param);
+    let is_whole = matches!(next.text, "," | ")" | "::");
+    reach == Reach::Blocks
+        && (name.starts_with("query_to_xml") || name == "ts_stat")
+        && is_plain
+        && is_whole
 }
 
 /// Whether a string that is executed sets what it does not name, or not as it is: `EXECUTE format('SET %I …`. It may go on
 /// behind it, and have characters in it that are written as numbers.
-fn sets_unnamed(text: &str, goes_on: bool, is_veiled: bool) -> bool {
+pub(crate) fn sets_unnamed(text: &str, goes_on: bool, is_veiled: bool) -> bool {
     let is = |word: &&str, other: &str| word.eq_ignore_ascii_case(other);
     let mut words = text.split_ascii_whitespace();
     let sets = words.next().is_some_and(|word| is(&word, "set"));
@@ -593,6 +574,8 @@ mod tests {
             "BEGIN FOR cmd IN SELECT c FROM jobs LOOP EXECUTE cmd; END LOOP; END",
             "BEGIN SELECT c INTO STRICT cmd FROM jobs; RETURN QUERY EXECUTE cmd; END",
             "BEGIN EXECUTE (SELECT c FROM jobs); END",
+            "BEGIN SELECT id, c INTO STRICT i, cmd FROM jobs; EXECUTE cmd; END",
+            "BEGIN EXECUTE current_setting('app.job'); END",
             "BEGIN SET app.U&\"a!0061\" UESCAPE '!' = 1; END",
             "BEGIN EXECUTE 'SELECT set_config($1, $2, false)' USING a, b; END",
         ] {
@@ -620,6 +603,8 @@ mod tests {
         assert!(!code("SELECT query_to_xml('select enter(1)', true, true, '')").hides);
         assert!(!code("SELECT query_to_xml($1, true, true, '')").hides);
         assert!(code("SELECT query_to_xml(c, true, true, '') FROM jobs").hides);
+        assert!(code("SELECT query_to_xml('SELECT ' || c, true, true, '') FROM jobs").hides);
+        assert!(code("SELECT schema_to_xml('public', true, true, '')").hides);
         assert!(code("DO $$ BEGIN EXECUTE 'SET ' || 'app' || '.tenant = 1'; END $$").hides);
         for body in [
             "plpy.execute(\"select set_config('app.%s', 'x', false)\" % name)",
@@ -644,7 +629,7 @@ mod tests {
             ("BEGIN LOAD 'x'; END", Unseen::KEEPS),
             ("BEGIN EXECUTE 'LOAD ' || quote_literal(x); END", Unseen::KEEPS),
             ("BEGIN RAISE NOTICE 'cannot load it'; END", Unseen::empty()),
-            ("BEGIN PERFORM call('setseed'); END", Unseen::SEEDS),
+            ("BEGIN EXECUTE format('LOAD %L', x); END", Unseen::KEEPS),
             ("SELECT dblink_connect('a', 'b')", Unseen::KEEPS),
             (
                 "BEGIN PERFORM dblink_connect('a'); PERFORM DBLINK_disconnect('a'); END",
@@ -690,23 +675,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told() {
-        for (text, calls) in [
-            ("SELECT run('select one()')", &["one"][..]),
-            ("SELECT run('select one(''' || 'two' || ''')')", &["one", "select", "two"]),
-            ("SELECT call($$one$$)", &["one"]),
-            ("SELECT 'it''s', E'\\'' || ''', one(''', '''two'", &["it", "one", "s", "two"]),
+    fn what_runs_what_it_is_told() {
+        for text in [
+            "DO $$ BEGIN EXECUTE x; END $$",
+            "SELECT query_to_xml($1, true, true, '')",
+            "DO LANGUAGE plpython3u $$ plpy.execute(\"x\") $$",
+            "DO $$ it's $$ LANGUAGE 'plperl'",
         ] {
-            let told = code(text).told_by_strings().expect("strings").calls;
-            assert_eq!(told.iter().map(String::as_str).collect::<Vec<_>>(), calls, "{text}");
-        }
-        for text in ["SELECT 1", "DO $$ BEGIN PERFORM run('select one()'); END $$"] {
-            assert_eq!(code(text).told_by_strings(), None, "{text}");
-        }
-        for text in ["DO $$ BEGIN EXECUTE x; END $$", "SELECT query_to_xml($1, true, true, '')"] {
             assert!(code(text).executes, "{text}");
         }
-        for text in ["EXECUTE x", "SELECT run('execute x')"] {
+        for text in ["EXECUTE x", "SELECT run('execute x')", "DO LANGUAGE plpgsql 'BEGIN END'"] {
             assert!(!code(text).executes, "{text}");
         }
     }

@@ -26,6 +26,7 @@ mod reading;
 mod result;
 mod skim;
 mod states;
+mod told;
 mod utility;
 
 pub use act::{
@@ -38,5 +39,6 @@ pub use overloadable::Overloadable;
 pub use parameters::parameters;
 pub use reading::{Reading, Signal, Statement, TEXT_BYTES_MAX, Touch, Unread};
 pub use result::returns_nothing;
-pub use skim::{Skim, Skimmed, Strings, begins_command};
+pub use skim::{Skim, Skimmed, Strings};
 pub use states::States;
+pub use told::Told;

@@ -55,7 +55,7 @@ const SAID_MAX: usize = 128;
 const SETTINGS_MAX: usize = 1 << 16;
 
 /// How commands begin that may call something.
-const COMMANDS: [&[u8]; 17] = [
+const CALLING: [&[u8]; 20] = [
     b"select",
     b"insert",
     b"update",
@@ -71,8 +71,11 @@ const COMMANDS: [&[u8]; 17] = [
     b"explain",
     b"declare",
     b"create",
+    b"alter",
     b"refresh",
     b"truncate",
+    b"set",
+    b"perform",
 ];
 
 /// Words that stand before a bracket and call nothing, in what is long more often than not.
@@ -193,8 +196,10 @@ pub struct Skim {
     /// A block executes something, and it sets something.
     block_executes: bool,
     block_sets: bool,
-    /// In a block, behind what may be the beginning of a string.
+    /// In a block, behind what may be the beginning of a string, which goes on with none and is not raised.
     block_opens: bool,
+    block_joins: bool,
+    block_raises: bool,
     executes: Executes,
     /// A block executes what has a name, and it gives such things a value out of tables.
     block_runs: bool,
@@ -233,6 +238,8 @@ impl Skim {
             block_executes: false,
             block_sets: false,
             block_opens: false,
+            block_joins: false,
+            block_raises: false,
             executes: Executes::Not,
             block_runs: false,
             block_fills: false,
@@ -678,15 +685,18 @@ impl Skim {
                 return;
             }
             self.run_ends();
-            bytes =
-                rest.get(until(rest, |byte| is_word(byte) || byte == b'.')..).unwrap_or_default();
+            let (between, behind) =
+                rest.split_at(until(rest, |byte| is_word(byte) || byte == b'.'));
+            // It begins with a comment, perhaps.
+            self.found.tells |= self.is_first && between.iter().any(|byte| b"/-".contains(byte));
+            bytes = behind;
         }
     }
 
     fn run_ends(&mut self) {
         let is = |word: &&[u8]| self.run.eq_ignore_ascii_case(word);
         if self.is_first && !self.run.is_empty() {
-            self.found.tells |= COMMANDS.iter().any(is);
+            self.found.tells |= CALLING.iter().any(is);
             self.is_first = false;
         }
         self.says_set |= [&b"set"[..], b"set_config"].iter().any(is);
@@ -765,7 +775,10 @@ impl Skim {
                 Executes::Behind => !opens,
                 Executes::Name => byte == b'.',
             };
-            (self.block_opens, self.executes) = (opens, Executes::Not);
+            self.executes = Executes::Not;
+            self.block_opens = opens && !self.block_joins && !self.block_raises;
+            self.block_joins = byte == b'|';
+            self.block_raises &= byte != b';';
         }
         if is_operator(byte) {
             self.keep(byte);
@@ -791,13 +804,17 @@ impl Skim {
     fn block_word(&mut self) {
         self.found.hides |= self.cut;
         let run = self.taken().to_ascii_lowercase();
-        self.executes = if self.executes == Executes::Behind {
-            let makes = run.starts_with(b"format") || run.starts_with(b"concat");
-            self.block_runs |= !makes;
-            self.found.hides |= run.contains(&b'.');
-            Executes::Name
-        } else {
-            Executes::Not
+        self.block_joins = false;
+        self.executes = match &run[..] {
+            // Of a trigger, or a right.
+            b"function" | b"procedure" | b"on" => Executes::Not,
+            _ if self.executes == Executes::Behind => {
+                let makes = run.starts_with(b"format") || run.starts_with(b"concat");
+                self.block_runs |= !makes;
+                self.found.hides |= run.contains(&b'.') || &run[..] == b"current_setting";
+                Executes::Name
+            }
+            _ => Executes::Not,
         };
         for part in run.split(|byte| *byte == b'.') {
             self.block_name(part);
@@ -821,6 +838,7 @@ impl Skim {
             b"load" => self.found.unseen |= Unseen::KEEPS,
             b"execute" => (self.block_executes, self.executes) = (true, Executes::Behind),
             b"for" | b"into" => self.block_fills = true,
+            b"raise" => self.block_raises = true,
             b"set" => {
                 (self.says_set, self.block_sets) = (true, true);
                 // Whoever is told that may run it.
@@ -910,13 +928,13 @@ impl Skim {
     }
 }
 
-/// Whether a text, or the beginning of one, begins as a command does that may call something.
-#[must_use]
-pub fn begins_command(text: &[u8]) -> bool {
-    let mut words = text.split(|byte| !is_word(*byte));
-    words
-        .find(|word| !word.is_empty())
-        .is_some_and(|word| COMMANDS.iter().any(|command| word.eq_ignore_ascii_case(command)))
+/// Whether a text, or the beginning of one, begins as a command does that may call something, or with a comment.
+pub(crate) fn begins_command(text: &[u8]) -> bool {
+    let begins = text.iter().position(|byte| !byte.is_ascii_whitespace());
+    let text = text.get(begins.unwrap_or_default()..).unwrap_or_default();
+    let mut words = text.split(|byte| !is_word(*byte)).filter(|word| !word.is_empty());
+    let is = |word: &[u8]| CALLING.iter().any(|command| word.eq_ignore_ascii_case(command));
+    text.starts_with(b"/*") || text.starts_with(b"--") || words.next().is_some_and(is)
 }
 
 /// What a backslash makes of the character behind it; `None`: that is a number of one.
@@ -929,7 +947,7 @@ pub(crate) fn escaped(byte: u8) -> Option<u8> {
 }
 
 /// A name, as PostgreSQL cuts it.
-fn clipped(name: &[u8]) -> &[u8] {
+pub(crate) fn clipped(name: &[u8]) -> &[u8] {
     let ends = |at: &usize| name.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
     let end = (0..=NAME_MAX).rev().find(ends).unwrap_or(NAME_MAX);
     name.get(..end).unwrap_or(name)
@@ -943,39 +961,49 @@ fn until(piece: &[u8], ends: impl Fn(u8) -> bool) -> usize {
 /// Operators of one character that PostgreSQL has.
 const KNOWN: &[u8] = b"+-*/<>=%^&|#~";
 
-const WORD: u8 = 1;
-const OPERATOR: u8 = 2;
-
 /// What a byte may be part of.
-static KINDS: [u8; 256] = {
-    let mut kinds = [0; 256];
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub(crate) enum Kind {
+    Other,
+    Word,
+    Operator,
+}
+
+static KINDS: [Kind; 256] = {
+    let mut kinds = [Kind::Other; 256];
     let mut byte = 0;
     while byte < 256 {
         let ascii = byte as u8;
         if ascii.is_ascii_alphanumeric() || ascii == b'_' || ascii == b'$' || byte >= 0x80 {
-            kinds[byte] = WORD;
+            kinds[byte] = Kind::Word;
         }
         byte += 1;
     }
     let operators = b"+-*/<>=~!@#%^&|`?";
     let mut at = 0;
     while at < operators.len() {
-        kinds[operators[at] as usize] = OPERATOR;
+        kinds[operators[at] as usize] = Kind::Operator;
         at += 1;
     }
     kinds
 };
 
-fn is_word(byte: u8) -> bool {
-    KINDS[usize::from(byte)] == WORD
+impl Kind {
+    pub(crate) fn of(byte: u8) -> Self {
+        KINDS[usize::from(byte)]
+    }
 }
 
-fn starts_word(byte: u8) -> bool {
+fn is_word(byte: u8) -> bool {
+    Kind::of(byte) == Kind::Word
+}
+
+pub(crate) fn starts_word(byte: u8) -> bool {
     is_word(byte) && byte != b'$' && !byte.is_ascii_digit()
 }
 
 fn is_operator(byte: u8) -> bool {
-    KINDS[usize::from(byte)] == OPERATOR
+    Kind::of(byte) == Kind::Operator
 }
 
 #[cfg(test)]

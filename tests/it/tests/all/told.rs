@@ -22,18 +22,30 @@ const FUNCTIONS: &str = "CREATE FUNCTION enter(t text) RETURNS text LANGUAGE plp
      CREATE TABLE marked (i int); GRANT ALL ON marked TO PUBLIC; \
      CREATE FUNCTION mark() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM enter(); RETURN NEW; END $$; \
      CREATE TRIGGER mark BEFORE INSERT ON marked FOR EACH ROW EXECUTE FUNCTION mark(); \
+     CREATE FUNCTION job(j jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN EXECUTE j->>'cmd'; END $$; \
+     CREATE FUNCTION run_all(c text[]) RETURNS void LANGUAGE plpgsql AS $$ DECLARE one text; BEGIN \
+     FOREACH one IN ARRAY c LOOP EXECUTE one; END LOOP; END $$; \
+     CREATE FUNCTION \"EnterIt\"(t text) RETURNS text LANGUAGE sql AS 'SELECT enter(t)'; \
+     CREATE FUNCTION \"войти\"(t text) RETURNS text LANGUAGE sql AS 'SELECT enter(t)'; \
+     CREATE FUNCTION nightly() RETURNS void LANGUAGE sql AS $$ SELECT call('enter') $$; \
      CREATE EXTENSION tablefunc; \
      CREATE FUNCTION tenant() RETURNS text LANGUAGE sql AS \
      $$ SELECT concat(current_setting('app' || '.tenant', true)) $$";
 
 /// What is told, and to whom.
-const COMMANDS: [(&str, &str); 8] = [
+const COMMANDS: [(&str, &str); 14] = [
     ("SELECT run($1)", "SELECT enter('ann')"),
     ("SELECT relay($1)", "select \"enter\"()"),
     ("SELECT call($1)", "enter"),
     ("SELECT quotes($1)", "ann"),
     ("CALL work($1)", "SELECT enter()"),
     ("SELECT run($1)", "INSERT INTO marked VALUES (1)"),
+    ("SELECT job($1)", "{\"cmd\":\"SELECT enter('ann')\"}"),
+    ("SELECT job($1)", "{\"cmd\": \"SELECT 1,\\nenter()\"}"),
+    ("SELECT run_all($1)", "{\"SELECT enter()\"}"),
+    ("SELECT call($1)", "EnterIt"),
+    ("SELECT call($1)", "войти"),
+    ("SELECT length($1), nightly()", "x"),
     ("SELECT query_to_xml($1, true, true, '')", "SELECT enter()"),
     ("SELECT * FROM crosstab($1) AS t (a text, b text)", "SELECT enter(), 'a'::text, 'b'::text"),
 ];
@@ -89,11 +101,65 @@ fn a09_what_a_function_is_told_by_a_parameter_is_its_clients() {
         }
         let world = World::pool(1);
         let (mut ann, mut bob) = two(&world);
-        ann.run(&format!("PREPARE p (text) AS {}", text.replace("CALL work", "SELECT run")));
+        ann.run(&format!("PREPARE p AS {}", text.replace("CALL work", "SELECT run")));
         bob.run("SELECT 1");
+        // That of another who says the same with other words is his.
+        bob.run(&format!("PREPARE p AS {}", text.replace("CALL work", "SELECT run")));
+        bob.query(&with_literal("EXECUTE p($1)", "1"));
+        bob.run("DISCARD ALL");
         ann.run(&with_literal("EXECUTE p($1)", command));
         is_anns(&mut ann, &mut bob, text);
+        ann.run("RESET app.tenant");
+        ann.ask(&[bind("", "p", &[command]), execute("", 0), sync()].concat());
+        is_anns(&mut ann, &mut bob, text);
     }
+}
+
+/// What a client has prepared by SQL tells what its text says, however it is run.
+#[test]
+fn a09_what_a_prepared_statement_tells_is_its_clients() {
+    howdah_only!("it leaks");
+    for text in ["SELECT enter('ann')", "SELECT run('SELECT enter()')", "SELECT call('enter')"] {
+        let ways: [fn() -> Vec<u8>; 3] = [
+            || harness::say::query("EXECUTE p"),
+            || [bind("", "p", &[]), execute("", 0), sync()].concat(),
+            || [extended("EXECUTE p", &[]), sync()].concat(),
+        ];
+        for (way, how) in ways.into_iter().zip(["simple", "bind", "extended"]) {
+            for most in [0, 200] {
+                let world = World::with(1, |setup| setup.set("max_prepared_statements", most));
+                let (mut ann, mut bob) = two(&world);
+                ann.run(&format!("PREPARE p AS {text}"));
+                bob.run("SELECT 1");
+                let reply = ann.ask(&way());
+                assert!(reply.error().is_none(), "{text}: {reply:?}");
+                is_anns(&mut ann, &mut bob, &format!("{text}, {how}, {most}"));
+            }
+        }
+    }
+}
+
+/// So it is with arrays in their binary form.
+#[test]
+fn a09_what_a_binary_value_tells_is_its_clients() {
+    howdah_only!("it leaks");
+    let world = World::pool(1);
+    let (mut ann, mut bob) = two(&world);
+    let command = b"SELECT enter()";
+    let mut array = Vec::new();
+    // One dimension, no NULLs, of text, one element from 1 on.
+    for number in [1_u32, 0, 25, 1, 1, 14] {
+        array.extend_from_slice(&number.to_be_bytes());
+    }
+    array.extend_from_slice(command);
+    let mut bind = b"\0\0\0\x01\0\x01\0\x01".to_vec();
+    bind.extend_from_slice(&u32::try_from(array.len()).expect("short").to_be_bytes());
+    bind.extend_from_slice(&array);
+    bind.extend_from_slice(b"\0\0");
+    let bind = harness::say::message(b'B', &bind);
+    let reply = ann.ask(&[parse("", "SELECT run_all($1)"), bind, execute("", 0), sync()].concat());
+    assert!(reply.error().is_none(), "{reply:?}");
+    is_anns(&mut ann, &mut bob, "an array");
 }
 
 /// What is put together of several strings is found in each; of a long one, nobody knows.
@@ -154,7 +220,24 @@ fn what_is_told_finds_nothing_that_another_was_given() {
             bob.run("SELECT answer('SELECT 7')");
             ann.run("SELECT nextval('s')");
             assert_eq!(bob.ask(&message).code(), GONE, "{read}");
+            bob.run("PREPARE p (text) AS SELECT answer($1)");
+            bob.run("EXECUTE p('SELECT 7')");
+            ann.run("SELECT nextval('s')");
+            let executes = harness::say::query(&with_literal("EXECUTE p($1)", read));
+            assert_eq!(bob.ask(&executes).code(), GONE, "{read}");
         }
+        let world = World::pool(1);
+        world.direct().run(
+            "CREATE SEQUENCE s; GRANT ALL ON s TO app; \
+             CREATE FUNCTION last() RETURNS bigint LANGUAGE sql AS 'SELECT lastval()'",
+        );
+        let (mut ann, mut bob) = two(&world);
+        bob.run("SELECT answer('SELECT 7')");
+        ann.run("SELECT nextval('s')");
+        let long = "x".repeat(100_000);
+        let text = "SELECT answer($1), length($2)";
+        let reply = bob.ask(&[extended(text, &[read, &long]), sync()].concat());
+        assert_eq!(reply.code(), GONE, "{read}, a long Bind");
     }
 }
 
@@ -168,7 +251,14 @@ fn functions_that_run_what_they_are_told_pin_nobody() {
          CREATE FUNCTION rows(t text, like_s text) RETURNS bigint LANGUAGE plpgsql AS $$ DECLARE n bigint; BEGIN \
          EXECUTE 'SELECT count(*) FROM ' || quote_ident(t) || ' WHERE s LIKE $1' INTO n USING like_s; RETURN n; END $$; \
          CREATE FUNCTION add(j jsonb) RETURNS void LANGUAGE plpgsql AS $$ BEGIN \
-         EXECUTE format('INSERT INTO %I (s) SELECT x FROM jsonb_array_elements_text($1) x', 't') USING j; END $$",
+         EXECUTE format('INSERT INTO %I (s) SELECT x FROM jsonb_array_elements_text($1) x', 't') USING j; END $$; \
+         CREATE FUNCTION login() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN set_config('a.b' || 'c', 'x', false); END $$; \
+         CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.i = 7 THEN \
+         RAISE EXCEPTION 'cannot login twice, or don''t'; END IF; RETURN NEW; END $$; \
+         CREATE TABLE warned (i int); GRANT ALL ON warned TO app; \
+         CREATE TRIGGER warn BEFORE INSERT ON warned FOR EACH ROW EXECUTE FUNCTION warn(); \
+         CREATE FUNCTION put(a text, b text, c text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN \
+         EXECUTE format('INSERT INTO %I (s) VALUES ($1)', 't') USING a || b || c; END $$",
     );
     let (mut ann, mut bob) = two(&world);
     let prose: String = (0..3000).map(|i| format!("\"it's (word{i}) of example.com\", ")).collect();
@@ -183,6 +273,28 @@ fn functions_that_run_what_they_are_told_pin_nobody() {
             client.run(&with_literal("SELECT add($1)", &prose));
         }
         assert_eq!(client.value("SELECT count(*) > 0 FROM t"), "t");
+        client.run("INSERT INTO warned VALUES (1)");
+        // Parsed by nobody.
+        client.query("SELECT rows('t', 'x') FORM t");
+        client.run("BEGIN");
+        for i in 0..300 {
+            let values = [format!("a{i}"), format!("b{i}"), format!("with c{i}")];
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            client.ask(&[extended("SELECT put($1, $2, $3)", &values), sync()].concat());
+        }
+        client.run("COMMIT");
+        // Words of another text are told to nobody.
+        client.run("BEGIN");
+        client.run(&format!(
+            "INSERT INTO t (s) VALUES ('With kind regards'), ('{}')",
+            "x".repeat(20_000)
+        ));
+        client.run("SELECT rows('t', 'x')");
+        client.run("COMMIT");
+    }
+    // By then its server has said what there is.
+    for client in [&mut ann, &mut bob] {
+        client.run("SELECT 1");
     }
     assert_eq!(world.howdah.rows("SHOW PINS", &[], "reasons"), [""; 0]);
 }
