@@ -8,7 +8,7 @@
 //! All of it errs on one side. A name is looked for in all schemas, and as whatever it could be; code is read word by
 //! word, and what cannot be read may do anything.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -95,11 +95,12 @@ impl Errand {
         *self == Self::default()
     }
 
-    /// Whether what sequences gave may be read by it, as far as that is known.
+    /// Whether what sequences gave may be read by it, as far as that is known. Of words that are no command it is thought
+    /// when it is known.
     pub(crate) fn may_read(&self, place: Place<'_>) -> bool {
         let mut quest = Quest::default();
         let depths = quest.follow_errand(place, self);
-        quest.asks() || depths.unseen.contains(Unseen::READS)
+        self.commands && quest.asks() || depths.unseen.contains(Unseen::READS)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -248,10 +249,10 @@ impl Hidden {
         known.facts.find(&key).or_else(|| known.told.find(&key))
     }
 
-    fn put(&self, wanted: &Wanted, fact: Fact) {
+    fn put(&self, wanted: &Wanted, fact: &Arc<Fact>) {
         let mut known = self.known();
         let memory = if wanted.is_told { &mut known.told } else { &mut known.facts };
-        memory.keep(wanted.key, Arc::new(fact));
+        memory.keep(wanted.key, Arc::clone(fact));
     }
 }
 
@@ -312,6 +313,8 @@ pub(crate) struct Quest {
     cuts: u8,
     /// What was told is being followed.
     is_told: bool,
+    /// What was found out of words that were told, of which there may be more than are remembered.
+    told: BTreeMap<u64, Arc<Fact>>,
 }
 
 /// Parts names where they are listed.
@@ -495,7 +498,8 @@ impl Quest {
             }
             visited.keys.insert((key, is_told));
             visited.words.extend(hashes(name));
-            match place.hidden.find(key) {
+            let own = self.told.get(&key).cloned();
+            match own.or_else(|| place.hidden.find(key)) {
                 Some(fact) => facts.push((fact, is_told)),
                 None if self.rounds >= ROUNDS_MAX || name.contains(&SEPARATOR) => {
                     (depths.touches, depths.hides) = (true, true);
@@ -584,6 +588,7 @@ impl Quest {
             self.wanted.swap(0, at);
             self.wanted.truncate(1);
         }
+        let told = &mut self.told;
         self.wanted.retain_mut(|wanted| {
             let is_its = |row: &&Row| is_its(wanted, row);
             let mut its = rows.iter().filter(is_its);
@@ -597,7 +602,11 @@ impl Quest {
             // Tables have as many parts as that, which are as they are themselves.
             fact.leads_to.hides |= !whole && wanted.kind != Kind::Relation;
             fact.touches |= !whole || wanted.kind == Kind::Called && !wanted.is_there;
-            hidden.put(wanted, fact);
+            let fact = Arc::new(fact);
+            hidden.put(wanted, &fact);
+            if wanted.is_told {
+                told.insert(wanted.key, fact);
+            }
             false
         });
     }
@@ -609,7 +618,8 @@ impl Quest {
             let is_left = odd && wanted.name.is_ascii();
             if !is_left {
                 let leads_to = Names { hides: odd, executes: true, ..Names::default() };
-                hidden.put(wanted, Fact { touches: true, leads_to, ..Fact::default() });
+                let fact = Fact { touches: true, leads_to, ..Fact::default() };
+                hidden.put(wanted, &Arc::new(fact));
             }
             is_left
         });

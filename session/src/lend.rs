@@ -103,7 +103,7 @@ impl Outward<'_> {
     }
 
     /// What it executes may execute something in its turn.
-    pub(crate) fn watch_executed(&mut self, reading: &Reading, depth: usize) {
+    fn watch_executed(&mut self, reading: &Reading, depth: usize) {
         for deed in &reading.deeds {
             let Deed::Execute(name) = deed else { continue };
             if !self.watch_prepared(name, depth) {

@@ -370,7 +370,7 @@ impl Outward<'_> {
 
     /// What stands in the strings of a text may be run by what it calls.
     #[inline]
-    fn tell_strings(&mut self, reading: &Arc<Reading>, text: &[u8]) {
+    pub(crate) fn tell_strings(&mut self, reading: &Arc<Reading>, text: &[u8]) {
         if reading.tells != Tells::Nothing && self.may_tell(reading) {
             self.server.trail.tell(Some(reading), Errand::of_text(reading.tells, text));
         }
@@ -426,6 +426,7 @@ impl Outward<'_> {
             return;
         }
         let mut marks = self.with_hidden(reading);
+        self.server.trail.know_errands();
         if heed == Heed::Touched {
             marks = self.with_overloads(marks);
         }
@@ -465,7 +466,7 @@ impl Outward<'_> {
             None => marks.and(Marks::MAY_READ),
             Some(depths) => {
                 // A function may be told to read them.
-                let mut told = self.server.trail.errands();
+                let mut told = self.server.trail.new_errands();
                 let is_told = depths.executes && told.any(|errand| errand.may_read(place));
                 let marks = if is_told { marks.and(Marks::MAY_READ) } else { marks };
                 if !depths.unseen.contains(Unseen::READS) {

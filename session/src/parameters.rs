@@ -85,8 +85,7 @@ impl Outward<'_> {
             } else {
                 Arc::new(skimmed(&Skim::of(parse.query, self.strings())))
             };
-            let errand = Errand::of_text(reading.tells, parse.query);
-            self.keep_parsed(parse.name, reading, errand);
+            self.keep_parsed(parse.name, reading, parse.query);
         } else if let Some(at) = message.body.iter().position(|byte| *byte == 0) {
             let (name, text) = message.body.split_at(at);
             self.begin_to_skim(Some(name), self.strings());
@@ -103,11 +102,11 @@ impl Outward<'_> {
         }
         let names = BindNames::find(bind);
         for parsed in self.server.trail.bound(names.map(|names| names.statement)) {
-            let executes = !parsed.reading.deeds.is_empty();
-            let by = Some(&parsed.reading).filter(|_| !executes);
-            self.server.trail.tell(by, parsed.errand);
+            if !parsed.reading.deeds.is_empty() {
+                self.watch_deeds(&parsed.reading, &parsed.text);
+            }
+            self.tell_strings(&parsed.reading, &parsed.text);
             self.mark_skimmed(&parsed.reading);
-            self.watch_executed(&parsed.reading, 0);
         }
         if let Some(names) = names {
             // What SQL has prepared, the protocol may run.

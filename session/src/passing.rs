@@ -179,8 +179,7 @@ impl Outward<'_> {
             }
             Some(Passing::Text { skim, name: Some(name) }) => {
                 let reading = Arc::new(skimmed(&skim.end()));
-                let errand = Errand::of_text(reading.tells, b"");
-                self.keep_parsed(&name, reading, errand);
+                self.keep_parsed(&name, reading, b"");
             }
             Some(Passing::Values(values)) => self.heard(values),
             None => {}
@@ -188,9 +187,9 @@ impl Outward<'_> {
     }
 
     /// A text is parsed by this name, where nobody keeps statements apart.
-    pub(crate) fn keep_parsed(&mut self, name: &[u8], reading: Arc<Reading>, errand: Errand) {
+    pub(crate) fn keep_parsed(&mut self, name: &[u8], reading: Arc<Reading>, text: &[u8]) {
         let pending = !self.server.ledger.is_empty();
-        self.server.trail.parsed(name, reading, errand, pending);
+        self.server.trail.parsed(name, reading, text, pending);
     }
 
     /// All values are here.

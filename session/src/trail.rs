@@ -10,7 +10,7 @@ use crate::catalogs;
 use crate::hidden::{Errand, Quest};
 use crate::made::{Deed, Made, Workshop, ground};
 use crate::overloads::{self, Found, List, When};
-use crate::reading::{Marks, Reading};
+use crate::reading::{Marks, Reading, Tells};
 use crate::recent::spread;
 use crate::sequences::Sequences;
 use crate::state::{CUSTOM_MAX, Probed, State, Tie, Ties};
@@ -26,8 +26,8 @@ const OTHERS_MAX: usize = 256;
 /// Texts and Binds of one transaction of which it is followed what they tell.
 const ERRANDS_MAX: usize = 1024;
 
-/// Bytes of names that these tell: fewer than are remembered.
-const ERRANDS_BYTES: usize = 1 << 17;
+/// Bytes of names that these tell.
+const ERRANDS_BYTES: usize = 1 << 15;
 
 /// So many texts are asked which names they say.
 const TOLD_MAX: usize = 16;
@@ -71,6 +71,8 @@ pub struct Trail {
     others: Vec<Arc<Reading>>,
     /// What functions may have been told to run, and by which text; `None`: by any.
     errands: Vec<(Option<Arc<Reading>>, Errand)>,
+    /// So many of these have been looked at for what they read.
+    old_errands: usize,
     /// There was more of that.
     more_errands: bool,
     /// What stands behind their names.
@@ -135,8 +137,8 @@ struct Learner {
 pub(crate) struct Parsed {
     name: Box<[u8]>,
     pub(crate) reading: Arc<Reading>,
-    /// What its strings may tell.
-    pub(crate) errand: Errand,
+    /// As far as it is needed.
+    pub(crate) text: Box<[u8]>,
 }
 
 /// Whether a text may run functions of others where nobody sees it.
@@ -320,8 +322,7 @@ impl Trail {
             self.workshop.settle();
             (self.vain, self.done) = (false, 0);
             self.heard.clear();
-            self.errands.clear();
-            self.more_errands = false;
+            self.forget_errands();
         }
         self.sequences.begin();
     }
@@ -443,7 +444,7 @@ impl Trail {
         &mut self,
         name: &[u8],
         reading: Arc<Reading>,
-        errand: Errand,
+        text: &[u8],
         pending: bool,
     ) {
         let name = name.get(..NAME_MAX).unwrap_or(name);
@@ -457,13 +458,15 @@ impl Trail {
             self.parsed.remove(oldest);
         }
         let bytes =
-            |all: usize, known: &Parsed| all + known.reading.names.bytes() + known.errand.bytes();
+            |all: usize, known: &Parsed| all + known.reading.names.bytes() + known.text.len();
         let is_full = self.parsed.len() >= PARSED_MAX;
         if is_full || self.parsed.iter().fold(0, bytes) > NAMES_BYTES {
             self.parsed.clear();
             self.lost = true;
         }
-        self.parsed.push(Parsed { name: name.into(), reading, errand });
+        let is_needed = reading.tells == Tells::Strings || !reading.deeds.is_empty();
+        let text = if is_needed { text.into() } else { Box::default() };
+        self.parsed.push(Parsed { name: name.into(), reading, text });
     }
 
     /// What may have been parsed by this name, and is bound; `None`: by any.
@@ -567,9 +570,19 @@ impl Trail {
         }
     }
 
-    /// What they were told since it was last known what came of it.
-    pub(crate) fn errands(&self) -> impl Iterator<Item = &Errand> {
-        self.errands.iter().map(|(_, errand)| errand)
+    /// What they were told since it was last looked at for what it reads.
+    pub(crate) fn new_errands(&self) -> impl Iterator<Item = &Errand> {
+        self.errands.iter().skip(self.old_errands).map(|(_, errand)| errand)
+    }
+
+    /// It was.
+    pub(crate) fn know_errands(&mut self) {
+        self.old_errands = self.errands.len();
+    }
+
+    fn forget_errands(&mut self) {
+        self.errands.clear();
+        (self.old_errands, self.more_errands) = (0, false);
     }
 
     fn forget_run(&mut self) {
@@ -580,8 +593,7 @@ impl Trail {
         (self.lists, self.list, self.overloads) = (false, None, None);
         self.learners.clear();
         self.others.clear();
-        self.errands.clear();
-        self.more_errands = false;
+        self.forget_errands();
         self.quest.end();
     }
 

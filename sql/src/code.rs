@@ -127,6 +127,15 @@ impl Code {
         for at in 0..words.len() {
             code.take(&words, at, reach);
         }
+        // Prose loads nothing.
+        let is_library =
+            |word: &Word<'_>| word.token == Token::Sconst || word.text.starts_with('%');
+        let goes_on = text.ends_with([' ', '\t', '\n']);
+        let loads = |at: usize| words.get(at + 1).map_or(goes_on, is_library);
+        let mut all = words.iter().enumerate();
+        if all.any(|(at, word)| word.token == Token::Load && loads(at)) {
+            (code.touches, code.unseen) = (true, code.unseen | Unseen::KEEPS);
+        }
         Some(code)
     }
 
@@ -154,10 +163,6 @@ impl Code {
             | Token::Temp
             | Token::Temporary
             | Token::Hold => self.touches = true,
-            // Prose loads nothing.
-            Token::Load if next.is_none_or(|next| next.name().is_none()) => {
-                (self.touches, self.unseen) = (true, self.unseen | Unseen::KEEPS);
-            }
             Token::Do => {
                 let harmless = [Token::Update, Token::Nothing, Token::Also, Token::Instead];
                 self.touches |= !next.is_some_and(|next| harmless.contains(&next.token));
@@ -427,7 +432,7 @@ fn is_told(name: &str, words: &[Word<'_>], reach: Reach) -> bool {
 
 /// Whether a string that is executed sets what it does not name, or not as it is: `EXECUTE format('SET %I …`. It may go on
 /// behind it, and have characters in it that are written as numbers.
-pub(crate) fn sets_unnamed(text: &str, goes_on: bool, is_veiled: bool) -> bool {
+fn sets_unnamed(text: &str, goes_on: bool, is_veiled: bool) -> bool {
     let is = |word: &&str, other: &str| word.eq_ignore_ascii_case(other);
     let mut words = text.split_ascii_whitespace();
     let sets = words.next().is_some_and(|word| is(&word, "set"));
@@ -435,7 +440,9 @@ pub(crate) fn sets_unnamed(text: &str, goes_on: bool, is_veiled: bool) -> bool {
     if !sets || words.peek().is_some_and(|word| is(word, "local")) {
         return false;
     }
-    let name = words.next().unwrap_or_default();
+    let Some(name) = words.next() else {
+        return is_veiled || goes_on || text.ends_with([' ', '\t', '\n']);
+    };
     let ends = name.contains('=') || words.next().is_some() || text.ends_with([' ', '\t', '\n']);
     let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name.is_ascii()

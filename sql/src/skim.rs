@@ -54,8 +54,8 @@ const SAID_MAX: usize = 128;
 /// Bytes of names of settings.
 const SETTINGS_MAX: usize = 1 << 16;
 
-/// How commands begin that may call something.
-const CALLING: [&[u8]; 20] = [
+/// How commands begin that may call something, or leave something.
+const CALLING: [&[u8]; 21] = [
     b"select",
     b"insert",
     b"update",
@@ -76,6 +76,7 @@ const CALLING: [&[u8]; 20] = [
     b"truncate",
     b"set",
     b"perform",
+    b"load",
 ];
 
 /// Words that stand before a bracket and call nothing, in what is long more often than not.

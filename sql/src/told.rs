@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::catalog;
-use crate::code::{Code, Unseen, sets_unnamed};
+use crate::code::{Code, Unseen};
 use crate::skim::{self, Kind};
 
 /// What stands in strings and values. It is not known to be code: it may be a piece of a command, the name of a function,
@@ -51,21 +51,39 @@ impl Told {
         self.words_of(value);
         self.quoted_names_of(value);
         self.more = self.is_full && self.commands;
-        let text = String::from_utf8_lossy(value);
-        // It may go on behind this.
-        self.hides |= sets_unnamed(&text, true, false);
-        let says = |word: &str| self.words.contains(word.as_bytes());
-        if !(says("set") || says("set_config") || says("execute")) {
+        self.code(value);
+        // A document, in which a command may stand.
+        for inner in value.split(|byte| *byte == b'"').skip(1) {
+            if skim::begins_command(inner) {
+                self.code(inner);
+            }
+        }
+    }
+
+    /// What may be code.
+    fn code(&mut self, text: &[u8]) {
+        let text = String::from_utf8_lossy(text);
+        let lower = text.to_ascii_lowercase();
+        if !["set", "execute", "load"].iter().any(|word| lower.contains(word)) {
             return;
         }
+        self.hides |= sets_unnamed(&lower);
         match Code::of_body(&text) {
             Some(code) => {
                 self.hides |= code.hides;
                 self.sets_locally |= code.sets_locally;
+                self.unseen |= code.unseen;
             }
             None => {
+                let says = |word: &str| {
+                    let is_part = |next: char| next.is_alphanumeric() || next == '_';
+                    lower.split(|next| !is_part(next)).any(|part| part == word)
+                };
                 self.hides |= says("set_config");
                 self.sets_locally |= says("set") && says("local");
+                if lower.trim_start().starts_with("load '") {
+                    self.unseen |= Unseen::KEEPS;
+                }
             }
         }
     }
@@ -88,7 +106,7 @@ impl Told {
             let len = rest.iter().position(|byte| Kind::of(*byte) != same);
             let (run, behind) = rest.split_at(len.unwrap_or(rest.len()));
             match same {
-                Kind::Word => self.word(run, before, behind),
+                Kind::Word => self.word(run, before),
                 Kind::Operator => self.operator(run),
                 Kind::Other => {}
             }
@@ -97,26 +115,19 @@ impl Told {
         }
     }
 
-    fn word(&mut self, run: &[u8], before: u8, behind: &[u8]) {
+    fn word(&mut self, run: &[u8], before: u8) {
         // Behind a backslash it may be what ends a line: `\nenter()`.
         if let (b'\\', Some(rest)) = (before, run.get(1..)) {
-            self.word(rest, 0, behind);
+            self.word(rest, 0);
         }
         if run.contains(&b'$') {
             // That may belong to the mark of a string.
             let parts = run.split(|byte| *byte == b'$').filter(|part| !part.is_empty());
-            parts.for_each(|part| self.word(part, 0, behind));
+            parts.for_each(|part| self.word(part, 0));
         }
         let Some(at) = run.iter().position(|byte| skim::starts_word(*byte)) else { return };
         let own = run.get(at..).unwrap_or_default();
         let name = own.to_ascii_lowercase();
-        if name == b"load" {
-            // Prose loads nothing.
-            let next = behind.iter().find(|byte| !byte.is_ascii_whitespace());
-            let loads =
-                next.is_none_or(|next| !next.is_ascii_alphanumeric() && !b".,;:!?)".contains(next));
-            self.unseen |= if loads { Unseen::KEEPS } else { Unseen::empty() };
-        }
         let text = String::from_utf8_lossy(&name);
         if catalog::keeps(&text) {
             self.unseen |= Unseen::KEEPS;
@@ -150,13 +161,27 @@ impl Told {
 
     fn keep(&mut self, name: &[u8]) {
         let name = skim::clipped(name);
-        if !self.words.contains(name) {
+        // Nobody knows in which encoding others are; and of what is binary, most are none.
+        if str::from_utf8(name).is_ok() && !self.words.contains(name) {
             self.is_full |= self.words.len() >= WORDS_MAX;
             if !self.is_full {
                 self.words.insert(name.into());
             }
         }
     }
+}
+
+/// Whether a string, in lower case, sets what it does not name. It may go on behind its end; but prose begins so, too.
+fn sets_unnamed(text: &str) -> bool {
+    let mut words = text.split_ascii_whitespace();
+    if words.next() != Some("set") {
+        return false;
+    }
+    let mut words = words.skip_while(|word| *word == "session");
+    let Some(name) = words.next() else { return text.ends_with([' ', '\t', '\n']) };
+    let is_last = words.next().is_none();
+    let goes_on = is_last && name.ends_with('.') || name.starts_with('%') || name.contains(".%");
+    goes_on || name.starts_with("u&\"") || name.contains('.') && !name.is_ascii()
 }
 
 #[cfg(test)]
@@ -200,6 +225,9 @@ mod tests {
             assert!(says(&told(value), word), "{value:?}");
         }
         assert_eq!(told("1 + 2, 17"), Told::default());
+        let mut binary = Told::default();
+        binary.tell(b"\0\0\0\xc8\xff");
+        assert!(binary.is_empty());
     }
 
     #[test]
@@ -211,7 +239,13 @@ mod tests {
             ("LOAD %L", Unseen::KEEPS),
             ("load ", Unseen::KEEPS),
             ("dblink_connect", Unseen::KEEPS),
+            ("{\"cmd\":\"LOAD 'x'\"}", Unseen::KEEPS),
+            ("LOAD '", Unseen::KEEPS),
             ("cannot load it, or load.", Unseen::empty()),
+            ("load", Unseen::empty()),
+            ("page load", Unseen::empty()),
+            ("load-balancer", Unseen::empty()),
+            ("{\"cpu\":1,\"load\":0.7}", Unseen::empty()),
         ] {
             assert_eq!(told(value).unseen, unseen, "{value}");
         }
@@ -219,10 +253,31 @@ mod tests {
 
     #[test]
     fn what_is_set_without_a_name() {
-        for value in ["SET app.", "set %I = 1", "select set_config(''' || x", "SET "] {
+        for value in [
+            "SET app.",
+            "set %I = 1",
+            "select set_config(''' || x",
+            "SET ",
+            "set session app.%s = 1",
+            "SET app.größe = 1",
+            "{\"cmd\":\"SELECT set_config(k, v, false) FROM prefs\"}",
+            "{\"SELECT set_config(k, v, false)\"}",
+        ] {
             assert!(told(value).hides, "{value}");
         }
-        for value in ["SET app.x = 1", "SET LOCAL ", "set of spoons", "don't set it"] {
+        for value in [
+            "SET app.x = 1",
+            "SET LOCAL ",
+            "set of spoons",
+            "don't set it",
+            "set",
+            "Set 3 spoons",
+            "Set (6 pieces)",
+            "SET à 4",
+            "Click 'set' to go on",
+            "{'op': 'set'}",
+            "{\"op\": \"set\"}",
+        ] {
             assert!(!told(value).hides, "{value}");
         }
         assert!(told("SET LOCAL a.b = 1").sets_locally);

@@ -139,6 +139,26 @@ fn a09_what_a_prepared_statement_tells_is_its_clients() {
     }
 }
 
+/// What is prepared and executed where nobody keeps statements apart says names, too.
+#[test]
+fn a09_what_is_executed_where_statements_are_nobodys_is_its_clients() {
+    howdah_only!("it leaks");
+    let world = World::with(2, |setup| setup.set("max_prepared_statements", 0));
+    let (mut ann, mut bob) = two(&world);
+    ann.run("PREPARE p (text, text) AS SELECT set_config($1, $2, false)");
+    bob.run("SELECT 1");
+    ann.ask(&[extended("EXECUTE p('app.tenant', 'ann')", &[]), sync()].concat());
+    is_anns(&mut ann, &mut bob, "a setting");
+    ann.run("DISCARD ALL");
+    ann.run("BEGIN");
+    for text in ["PREPARE p AS SELECT enter('ann')", "EXECUTE p"] {
+        let reply = ann.ask(&[extended(text, &[]), sync()].concat());
+        assert!(reply.error().is_none(), "{text}: {reply:?}");
+    }
+    ann.run("COMMIT");
+    is_anns(&mut ann, &mut bob, "in one transaction");
+}
+
 /// So it is with arrays in their binary form.
 #[test]
 fn a09_what_a_binary_value_tells_is_its_clients() {
@@ -276,9 +296,17 @@ fn functions_that_run_what_they_are_told_pin_nobody() {
         client.run("INSERT INTO warned VALUES (1)");
         // Parsed by nobody.
         client.query("SELECT rows('t', 'x') FORM t");
+        for value in ["load", "set", "Set 3 spoons", "{\"load\": 0.7, \"op\": \"set\"}", "größe"]
+        {
+            client.ask(&[extended("SELECT put($1, 'x', 'load')", &[value]), sync()].concat());
+        }
+        let number = [b"\0\0\0\x01\0\x01\0\x01\0\0\0\x04".as_slice(), &[0, 0, 0, 200], b"\0\0"];
+        let number = harness::say::message(b'B', &number.concat());
+        let text = "SELECT put('x', 'y', $1::int::text)";
+        client.ask(&[parse("", text), number, execute("", 0), sync()].concat());
         client.run("BEGIN");
-        for i in 0..300 {
-            let values = [format!("a{i}"), format!("b{i}"), format!("with c{i}")];
+        for i in 0..1000 {
+            let values = [format!("a{i} b{i}"), format!("c{i}"), format!("d{i} e{i}")];
             let values: Vec<&str> = values.iter().map(String::as_str).collect();
             client.ask(&[extended("SELECT put($1, $2, $3)", &values), sync()].concat());
         }
