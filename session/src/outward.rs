@@ -346,8 +346,8 @@ impl Outward<'_> {
         if reading.changes != Change::Nothing {
             self.watch_change(reading);
         }
-        self.tell_strings(reading, text);
         let reading = self.tamed(reading);
+        self.tell_strings(reading, text);
         let scene = self.scene(reading, text, origin);
         self.watch_sequences(reading, scene, heed);
         if reading.resets.is_some() {

@@ -29,12 +29,14 @@ impl Outward<'_> {
         statement: Option<&Statement>,
         message: &Message<'_>,
     ) {
-        let may_name = |statement: &Statement| {
-            let readable = self.client.vars.can_read(&statement.query);
-            !readable || self.statements.reading_of(statement).marks.has(Marks::SETTINGS)
-        };
-        if !self.rules.watches() || !statement.is_none_or(may_name) {
+        if !self.rules.watches() {
             return;
+        }
+        if let Some(statement) = statement.filter(|of| self.client.vars.can_read(&of.query)) {
+            let reading = self.statements.reading_of(statement);
+            if !self.tamed(reading).marks.has(Marks::SETTINGS) {
+                return;
+            }
         }
         let Some(names) = BindNames::find(message.body) else {
             return self.server.trail.may_hide();
@@ -46,8 +48,8 @@ impl Outward<'_> {
                 (is_set(&statement.query), self.may_tell(&reading).then_some(Some(reading)))
             }
             None => {
-                let mut bound = self.server.trail.bound(Some(names.statement));
-                let mut bound: Vec<_> = bound.drain(..).map(|known| known.reading).collect();
+                let bound = self.server.trail.bound(Some(names.statement));
+                let mut bound: Vec<_> = bound.into_iter().map(|known| known.reading).collect();
                 bound.extend(self.prepared_as(names.statement).map(|(reading, _)| reading));
                 let sets = bound.iter().any(|reading| is_set(&reading.beginning));
                 (sets, bound.iter().any(|reading| self.may_tell(reading)).then_some(None))
