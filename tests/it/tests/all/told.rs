@@ -223,6 +223,19 @@ fn seeds_that_are_told_stay_with_their_server() {
     }
 }
 
+/// Ann was given something by a sequence. What `answer()` does is known by then.
+fn given() -> (World, Raw, Raw) {
+    let world = World::pool(1);
+    world.direct().run(
+        "CREATE SEQUENCE s; GRANT ALL ON s TO app; \
+         CREATE FUNCTION last() RETURNS bigint LANGUAGE sql AS 'SELECT lastval()'",
+    );
+    let (mut ann, mut bob) = two(&world);
+    bob.run("SELECT answer('SELECT 7')");
+    ann.run("SELECT nextval('s')");
+    (world, ann, bob)
+}
+
 #[test]
 fn what_is_told_finds_nothing_that_another_was_given() {
     howdah_only!("it leaks");
@@ -230,15 +243,7 @@ fn what_is_told_finds_nothing_that_another_was_given() {
         let literal = harness::say::query(&with_literal("SELECT answer($1)", read));
         let value = [extended("SELECT answer($1)", &[read]), sync()].concat();
         for message in [literal, value] {
-            let world = World::pool(1);
-            world.direct().run(
-                "CREATE SEQUENCE s; GRANT ALL ON s TO app; \
-                 CREATE FUNCTION last() RETURNS bigint LANGUAGE sql AS 'SELECT lastval()'",
-            );
-            let (mut ann, mut bob) = two(&world);
-            // What the function does is known by then.
-            bob.run("SELECT answer('SELECT 7')");
-            ann.run("SELECT nextval('s')");
+            let (_world, mut ann, mut bob) = given();
             assert_eq!(bob.ask(&message).code(), GONE, "{read}");
             bob.run("PREPARE p (text) AS SELECT answer($1)");
             bob.run("EXECUTE p('SELECT 7')");
@@ -246,14 +251,7 @@ fn what_is_told_finds_nothing_that_another_was_given() {
             let executes = harness::say::query(&with_literal("EXECUTE p($1)", read));
             assert_eq!(bob.ask(&executes).code(), GONE, "{read}");
         }
-        let world = World::pool(1);
-        world.direct().run(
-            "CREATE SEQUENCE s; GRANT ALL ON s TO app; \
-             CREATE FUNCTION last() RETURNS bigint LANGUAGE sql AS 'SELECT lastval()'",
-        );
-        let (mut ann, mut bob) = two(&world);
-        bob.run("SELECT answer('SELECT 7')");
-        ann.run("SELECT nextval('s')");
+        let (_world, _ann, mut bob) = given();
         let long = "x".repeat(100_000);
         let text = "SELECT answer($1), length($2)";
         let reply = bob.ask(&[extended(text, &[read, &long]), sync()].concat());
