@@ -314,9 +314,10 @@ impl Survey<'_> {
                 settings.pool_mode
             ));
         }
-        if !settings.ignore_startup_parameters.has("extra_float_digits") {
+        let refuses = !settings.track_session_state;
+        if refuses && !settings.ignore_startup_parameters.has("extra_float_digits") {
             report.advice.push(
-                "ignore_startup_parameters does not have extra_float_digits, which older JDBC and Go drivers send: they would be refused."
+                "ignore_startup_parameters does not have extra_float_digits, which older JDBC and Go drivers send: with track_session_state = 0 they are refused."
                     .to_owned(),
             );
         }
@@ -391,7 +392,6 @@ mod tests {
             auth_file = users.txt
             admin_users = ann
             pool_mode = transaction
-            ignore_startup_parameters = extra_float_digits
             workers = 2
             [databases]
             shop = host=10.0.0.1,10.0.0.2 dbname=s reserve_pool=5 min_pool_size=1 max_db_connections=50
@@ -461,10 +461,9 @@ advice
             ),
             ("[databases]\na =", "session mode (a)"),
             ("pool_mode = transaction\nserver_reset_query = X", "does not run in transaction mode"),
-            ("", "does not have extra_float_digits"),
+            ("track_session_state = 0", "does not have extra_float_digits"),
         ];
-        let quiet = "[pgbouncer]\nauth_file = users.txt\npool_mode = transaction\n\
-            ignore_startup_parameters = extra_float_digits\n[databases]\na =";
+        let quiet = "[pgbouncer]\nauth_file = users.txt\npool_mode = transaction\n[databases]\na =";
         let quiet = report(quiet).to_string();
         for (text, want) in cases {
             let got = report(&format!("[pgbouncer]\n{text}")).to_string();

@@ -108,8 +108,18 @@ pub(crate) fn is_planned(text: &[u8]) -> bool {
     while let [b'(', rest @ ..] = text {
         text = behind_comments(rest);
     }
+    let first = first_word(text);
+    PLANNED.iter().any(|word| first.eq_ignore_ascii_case(word))
+}
+
+/// Whether a text returns what it executes, if anything. `EXPLAIN EXECUTE` does not.
+pub(crate) fn is_execute(text: &[u8]) -> bool {
+    first_word(behind_comments(text)).eq_ignore_ascii_case(b"execute")
+}
+
+fn first_word(text: &[u8]) -> &[u8] {
     let len = text.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
-    PLANNED.iter().any(|word| text[..len].eq_ignore_ascii_case(word))
+    &text[..len]
 }
 
 /// What makes a server describe what a text would be there, by a name that is nobody's, message by message.

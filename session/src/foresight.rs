@@ -137,7 +137,7 @@ impl Outward<'_> {
             Use::OfPortal(name) => {
                 let portals = &self.server.portals;
                 let found = portals.iter().find(|(portal, _)| in_batch && **portal == *name);
-                found.map(|(_, reading)| Arc::clone(reading))
+                found.map(|(_, statement)| Arc::clone(self.statements.reading_of(statement)))
             }
         };
         let (statement, name) = self.stray_loan(&*reading?)?;

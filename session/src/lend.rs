@@ -8,6 +8,7 @@ use std::sync::Arc;
 use wire::{Namespace, Status, write};
 
 use crate::beliefs::{Origin, Scene};
+use crate::fit::is_execute;
 use crate::hidden::Errand;
 use crate::inward::Inward;
 use crate::ledger::{What, Whose};
@@ -30,6 +31,8 @@ type Loan = (Arc<[u8]>, Option<Arc<Statement>>, Use);
 pub(crate) struct Lent {
     name: Arc<[u8]>,
     stands: Stands,
+    /// What was to be lent, where another may have the name that fails when it is run.
+    doubted: Option<Arc<Statement>>,
 }
 
 /// What a lent name stands for.
@@ -292,7 +295,7 @@ impl Outward<'_> {
             _ if *purpose == Use::List && quiet => {
                 self.lend(|out| parse(&loan, out));
                 self.lend(|out| parse(&(Arc::clone(name), None, Use::Name), out));
-                return self.server.lent.push(Lent { name: loan.0, stands: Stands::ForNothing });
+                return self.server.lent.push((loan.0, None, Use::Name).into());
             }
             Some(statement) => {
                 // What has become another is that by the settings in force, as PostgreSQL has it.
@@ -305,6 +308,8 @@ impl Outward<'_> {
                 if is_inside {
                     self.run_ours(Own::Lend, off.iter().copied());
                 }
+                let doubted = Some(statement);
+                return self.server.lent.push(Lent { doubted, ..loan.into() });
             }
             None => self.lend(|out| parse(&loan, out)),
         }
@@ -419,18 +424,18 @@ impl Outward<'_> {
         true
     }
 
-    /// As `lend_for_query`, for a statement that is bound. Its deeds, if it has any.
-    pub(crate) fn lend_for_statement(&mut self, statement: &Statement) -> Option<Arc<Reading>> {
+    /// As `lend_for_query`, for a statement that is bound. Whether it has deeds.
+    pub(crate) fn lend_for_statement(&mut self, statement: &Statement) -> bool {
         if !self.rules.watches() || !self.client.vars.can_read(&statement.query) {
-            return None;
+            return false;
         }
         let reading = self.statements.reading_of(statement);
-        if reading.deeds.is_empty() && !reading.marks.has(Marks::LOOKS) {
-            return None;
+        let has_deeds = !reading.deeds.is_empty();
+        if has_deeds || reading.marks.has(Marks::LOOKS) {
+            let reading = Arc::clone(reading);
+            self.lend_in_batch(&reading);
         }
-        let reading = Arc::clone(reading);
-        self.lend_in_batch(&reading);
-        (!reading.deeds.is_empty()).then_some(reading)
+        has_deeds
     }
 
     /// What the server calls a statement that the client calls `name`: the same, where it is lent by that name so
@@ -439,6 +444,22 @@ impl Outward<'_> {
         let looks = statement.reading.get().is_some_and(|known| known.marks.has(Marks::LOOKS));
         let is_lent = looks && self.server.lent.iter().any(|lent| *lent.name == *name);
         if is_lent { name } else { &statement.name }
+    }
+
+    /// As `lend_for_statement`, where `statement` is about to begin a batch. What it executes may be gone by now: that is
+    /// for its own Execute to say, and for nothing in front of it.
+    pub(crate) fn lend_ahead(&mut self, statement: &Statement) {
+        if self.can_undo() && self.executes(statement) {
+            let reading = Arc::clone(self.statements.reading_of(statement));
+            let loans = self.loans(&reading);
+            let may_fail = |loan: &Loan| match loan {
+                (_, Some(statement), Use::Execution) => self.may_differ(statement),
+                _ => false,
+            };
+            if loans.iter().any(may_fail) {
+                self.lend_before(&[], loans);
+            }
+        }
     }
 
     fn lend_in_batch(&mut self, reading: &Reading) {
@@ -471,16 +492,46 @@ impl Outward<'_> {
             && self.statements.reading_of(statement).deeds.iter().any(is_execute)
     }
 
-    /// A portal is about to be made of a statement with these deeds; of others nothing is kept.
-    pub(crate) fn bind_portal(&mut self, portal: &[u8], deeds: Option<Arc<Reading>>) {
+    /// `statement` is about to be described, which is to describe what it executes. If that is gone by now, this is where
+    /// to say so.
+    pub(crate) fn describe_lent(&mut self, statement: &Arc<Statement>) {
+        if let Some(doubted) = self.doubted(statement) {
+            self.tell_parameters_first(statement);
+            self.try_parse(&doubted);
+        }
+    }
+
+    /// What an EXECUTE executes, where it is not certain that it is there.
+    fn doubted(&mut self, statement: &Arc<Statement>) -> Option<Arc<Statement>> {
+        let mut statement = Arc::clone(statement);
+        for _ in 0..DEPTH_MAX {
+            if self.server.lent.is_empty() || !is_execute(&statement.query) {
+                return None;
+            }
+            let reading = self.executes(&statement).then(|| self.statements.reading_of(&statement));
+            let [Deed::Execute(name)] = &*reading?.deeds else { return None };
+            let lent = self.server.lent.iter().find(|lent| *lent.name == **name)?;
+            if lent.doubted.is_some() {
+                return lent.doubted.clone();
+            }
+            let meaning = self.client.meaning(name, &self.server.ledger);
+            let Meaning::Statement(executed, ..) = meaning else { return None };
+            statement = executed;
+        }
+        None
+    }
+
+    /// A portal is about to be made of a statement, to which what it needs is lent. Of what has no deeds nothing is kept.
+    pub(crate) fn bind_portal(&mut self, portal: &[u8], statement: Option<&Arc<Statement>>) {
+        let has_deeds = statement.is_some_and(|statement| self.lend_for_statement(statement));
         let portals = &mut self.server.portals;
         portals.retain(|(name, _)| **name != *portal);
-        if let Some(reading) = deeds {
+        if let Some(statement) = statement.filter(|_| has_deeds) {
             if portals.len() >= PORTALS_MAX {
                 self.server.spoilt = true;
                 portals.remove(0);
             }
-            portals.push((portal.into(), reading));
+            portals.push((portal.into(), Arc::clone(statement)));
         }
     }
 
@@ -491,10 +542,13 @@ impl Outward<'_> {
             None => portal.starts_with(name),
         };
         let found = self.server.portals.iter().find(|(portal, _)| same(portal));
-        let Some(reading) = found.map(|(_, reading)| Arc::clone(reading)) else { return };
+        let Some(statement) = found.map(|(_, statement)| Arc::clone(statement)) else { return };
+        let reading = Arc::clone(self.statements.reading_of(&statement));
         self.lend_in_batch(&reading);
         if runs {
             self.expect_deallocates(&reading, self.server.ledger.next());
+        } else if let Some(doubted) = self.doubted(&statement) {
+            self.try_parse(&doubted);
         }
     }
 
@@ -608,7 +662,7 @@ impl Outward<'_> {
 impl Lent {
     /// A name that can be executed.
     pub(crate) fn of(name: &Arc<[u8]>) -> Self {
-        Self { name: Arc::clone(name), stands: Stands::ForStatement }
+        Self { name: Arc::clone(name), stands: Stands::ForStatement, doubted: None }
     }
 }
 
@@ -618,7 +672,7 @@ impl From<Loan> for Lent {
             Some(_) => Stands::ForStatement,
             None => Stands::ForNothing,
         };
-        Self { name, stands }
+        Self { name, stands, doubted: None }
     }
 }
 

@@ -33,6 +33,7 @@ impl Outward<'_> {
         if self.waits_for_names(&statement) {
             return Next::Hold;
         }
+        self.lend_ahead(&statement);
         if parse.name.is_empty() {
             if self.hide_ours(&statement) == Looks::Later {
                 return Next::Hold;
@@ -140,8 +141,7 @@ impl Outward<'_> {
                     // What SQL has prepared, the protocol may run.
                     self.watch_prepared(names.statement, 0);
                 }
-                let deeds = unnamed.as_ref().and_then(|unnamed| self.lend_for_statement(unnamed));
-                self.bind_portal(names.portal, deeds);
+                self.bind_portal(names.portal, unnamed.as_ref());
                 let told = unnamed.as_ref().is_none_or(|statement| !statement.told.is_silent());
                 self.server.is_untold = !told && names.portal.is_empty();
                 let taking = unnamed.filter(|statement| statement.takes_pids);
@@ -156,8 +156,7 @@ impl Outward<'_> {
         // what sequences gave.
         self.watch_parameters(statement.as_deref(), message);
         self.watch_statement(statement.as_deref());
-        let deeds = statement.as_ref().and_then(|statement| self.lend_for_statement(statement));
-        self.bind_portal(names.portal, deeds);
+        self.bind_portal(names.portal, statement.as_ref());
         if statement.as_ref().is_some_and(|statement| wipes(&statement.query)) {
             self.server.ledger.wipe(Wipe::Execute);
         }
@@ -211,6 +210,7 @@ impl Outward<'_> {
             Found::AsItIs => {
                 if let (b"", Unnamed::Is(statement)) = (name, &self.client.unnamed) {
                     let statement = Arc::clone(statement);
+                    self.describe_lent(&statement);
                     self.watch_description(&statement);
                 }
                 self.pass_as(message, what);
@@ -221,6 +221,7 @@ impl Outward<'_> {
                     self.wager(&statement, &name, message);
                 }
                 self.touch(&statement);
+                self.describe_lent(&statement);
                 self.watch_description(&statement);
                 let server_name: Box<[u8]> = self.name_of(&statement, &name).into();
                 self.describe(&server_name, name);
@@ -279,6 +280,7 @@ impl Outward<'_> {
                 if self.waits_for_names(&statement) || self.hide_ours(&statement) == Looks::Later {
                     return Found::Hold;
                 }
+                self.lend_ahead(&statement);
                 self.lend_for_shape(&statement);
             }
             return if self.have_unnamed(bind) { Found::AsItIs } else { Found::Hold };
@@ -295,6 +297,7 @@ impl Outward<'_> {
                 Found::Statement { statement, name, unproven: false }
             }
             Meaning::Statement(statement, name, unproven) => {
+                self.lend_ahead(&statement);
                 let statement = if unproven { self.renewed(statement, &name) } else { statement };
                 let mut grounded = None;
                 if self.lacks(&statement) {

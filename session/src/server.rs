@@ -17,7 +17,7 @@ use crate::signals::Signals;
 use crate::statements::Statement;
 use crate::trail::Trail;
 use crate::wager::Wager;
-use crate::{ClientSide, Reading, Vars, Voice};
+use crate::{ClientSide, Vars, Voice};
 
 /// The server's side of a relay.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ pub struct ServerSide {
     /// What it is told to DEALLOCATE, in order, by the entry that says so.
     pub(crate) deallocates: VecDeque<(u64, Box<[u8]>)>,
     /// Portals of statements that execute or deallocate by name.
-    pub(crate) portals: Vec<(Box<[u8]>, Arc<Reading>)>,
+    pub(crate) portals: Vec<(Box<[u8]>, Arc<Statement>)>,
     /// A use of a statement that may have to be said again.
     pub(crate) wager: Option<Box<Wager>>,
     /// Whether the client has had the parameters of a statement that is described again.

@@ -74,12 +74,15 @@ impl Outward<'_> {
     /// The server is about to be given `statement`, to describe it so, and that may fail. Of which types its parameters are
     /// is said first, but in a failed transaction: as here, where the stand-in can be parsed.
     pub(crate) fn tell_parameters(&mut self, statement: &Arc<Statement>) {
+        if !self.is_fitted(statement) && self.may_not_take(statement) {
+            self.tell_parameters_first(statement);
+        }
+    }
+
+    /// It is described, and that may fail behind its parameters.
+    pub(crate) fn tell_parameters_first(&mut self, statement: &Statement) {
         // They may have been said by a server that then found the statement changed.
-        if self.server.has_parameters
-            || self.is_fitted(statement)
-            || !self.may_not_take(statement)
-            || self.server.copy != Copying::No
-        {
+        if self.server.has_parameters || self.server.copy != Copying::No {
             return;
         }
         let Some(types) = self.types_for_certain(statement) else { return };
@@ -152,6 +155,13 @@ impl Outward<'_> {
     fn text_of<'s>(&self, statement: &'s Statement) -> Option<&'s str> {
         let can = self.rules.watches() && self.client.vars.can_read(&statement.query);
         str::from_utf8(&statement.query).ok().filter(|_| can)
+    }
+
+    /// If this cannot be parsed any more, the server is to say so here.
+    pub(crate) fn try_parse(&mut self, statement: &Statement) {
+        let types = self.types(statement);
+        self.stand_in(&statement.query, types);
+        self.close_scratch();
     }
 
     fn close_scratch(&mut self) {

@@ -128,6 +128,58 @@ fn what_is_gone_is_told_to_whoever_executes_it() {
     }
 }
 
+/// The same by the extended protocol: PostgreSQL says that it was parsed and bound, and finds out when it is run.
+#[test]
+fn a_batch_executes_what_is_gone() {
+    howdah_only!("it does not know them");
+    let world = world();
+    let mut ann = Twins::new(&world);
+    for name in ["public.gone", "one.hidden"] {
+        change(&world, &format!("CREATE TABLE {name} AS SELECT 1 AS a"));
+    }
+    ann.ask(&[query("SET search_path = one, public")]);
+    for (name, sql) in [
+        ("gone", "SELECT a FROM gone"),
+        ("gone_with", "SELECT a FROM gone WHERE a = $1"),
+        ("hidden", "SELECT a FROM hidden"),
+        ("fine", "SELECT 5"),
+        ("before", "EXECUTE hidden"),
+    ] {
+        ann.ask(&prepare(name, sql));
+    }
+    ann.ask(&[parse("", "EXECUTE gone"), sync()]);
+    change(&world, "DROP TABLE gone");
+    let texts = [
+        "EXECUTE gone",
+        "EXECUTE gone_with(1)",
+        "EXECUTE gone_with('a')",
+        "EXECUTE hidden",
+        "EXECUTE fine",
+        "EXPLAIN EXECUTE gone",
+    ];
+    let begins = ["", "BEGIN", "SET search_path = two", "BEGIN; SET LOCAL search_path = two"];
+    for begins in begins {
+        for text in texts {
+            ann.moves();
+            ann.ask(&[query(begins)]);
+            ann.ask(&[run(text), vec![sync()]].concat());
+            ann.ask(&[query("ROLLBACK; RESET ALL; SET search_path = one, public")]);
+            ann.moves();
+            ann.ask(&[query(begins)]);
+            ann.ask(&[parse("", text), bind("", "", &[]), execute("", 0), sync()]);
+            ann.ask(&[query("ROLLBACK; RESET ALL; SET search_path = one, public")]);
+            ann.moves();
+            ann.ask(&[query(begins)]);
+            ann.ask(&[parse("", text), describe_statement(""), sync()]);
+            ann.ask(&[query("ROLLBACK; RESET ALL; SET search_path = one, public")]);
+        }
+        ann.moves();
+        ann.ask(&[query(begins)]);
+        ann.ask(&[bind("", "before", &[]), execute("", 0), sync()]);
+        ann.ask(&[query("ROLLBACK; RESET ALL; SET search_path = one, public")]);
+    }
+}
+
 /// A text that executes what cannot be prepared again is run up to there, and hears why, but what is wrong with its own
 /// parameters first.
 #[test]
