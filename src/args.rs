@@ -74,6 +74,9 @@ pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Task, Mis
         }
     }
     match words.as_slice() {
+        [word] if word == "check" || word == "ping" => {
+            Err(Misuse(format!("{word} needs a config file; one of that name is ./{word}")))
+        }
         [check, file] if check == "check" => Ok(Task::Check { file: file.clone() }),
         [ping, file] if ping == "ping" => Ok(Task::Ping { file: file.clone() }),
         [file] => {
@@ -94,7 +97,7 @@ pub(crate) fn help(program: &str) -> String {
          Options:\n\
          \x20 -d, --daemon         run in background (as a daemon)\n\
          \x20 -q, --quiet          run quietly\n\
-         \x20 -R, --reboot         take over from a running process (see the manual for a better way)\n\
+         \x20 -R, --reboot         refused: start a second process beside the old one, and SIGTERM that (see the manual)\n\
          \x20 -u, --user=USERNAME  assume identity of USERNAME\n\
          \x20 -v, --verbose        increase verbosity\n\
          \x20 -V, --version        show version, then exit\n\
@@ -138,6 +141,7 @@ mod tests {
         for args in [&[][..], &["a", "b"], &["-x", "a"], &["--nonsense", "a"], &["-u"]] {
             assert!(given(args).is_err(), "{args:?}");
         }
+        assert!(given(&["check"]).is_err() && given(&["ping"]).is_err());
         assert_eq!(given(&["check", "a"]).expect("fine"), Task::Check { file: "a".to_owned() });
     }
 }

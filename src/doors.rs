@@ -50,6 +50,15 @@ pub(crate) fn open(settings: &Settings, told: &mut Vec<String>) -> Result<Vec<Do
     if doors.is_empty() { Err("nowhere to listen on".to_owned()) } else { Ok(doors) }
 }
 
+/// For `howdah check`: names of which nobody knows the address.
+pub(crate) fn unknown(settings: &Settings) -> Vec<String> {
+    let mut told = Vec::new();
+    for host in settings.listen_addr.iter() {
+        addresses(host, settings.listen_port, &mut told);
+    }
+    told
+}
+
 fn unix(settings: &Settings) -> Result<Door, String> {
     let dir = &settings.unix_socket_dir;
     let path = PathBuf::from(format!("{dir}/.s.PGSQL.{}", settings.listen_port));

@@ -27,8 +27,6 @@ const DEFAULTS: &[(&str, &str)] = &[
     // A container has nobody at its unix sockets, and often no place for them.
     ("unix_socket_dir", ""),
     ("auth_type", "scram-sha-256"),
-    // pgjdbc sends it, and nobody needs it.
-    ("ignore_startup_parameters", "extra_float_digits"),
 ];
 
 /// Prepare, and become `command`.

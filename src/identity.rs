@@ -32,6 +32,17 @@ pub(crate) fn become_user(name: &str) -> Result<(), String> {
     nix::unistd::setuid(user.uid).map_err(fail)
 }
 
+/// For `howdah check`: whom the settings name, and nobody is.
+pub(crate) fn flaws(settings: &config::Settings) -> Vec<String> {
+    let user = settings.user.as_deref().filter(|user| !user.is_empty());
+    let missing = user.filter(|user| !matches!(User::from_name(user), Ok(Some(_))));
+    let missing = missing.map(|user| format!("could not find user '{user}' to switch to"));
+    let name = settings.unix_socket_group.as_str();
+    let is_used = !name.is_empty() && !settings.unix_socket_dir.is_empty();
+    let group = is_used.then(|| group(name).err()).flatten();
+    missing.into_iter().chain(group).collect()
+}
+
 /// Raise the limit of open files as far as it is wanted and allowed. A limit that stays too low is
 /// told at boot.
 pub(crate) fn raise_fd_limit(wanted: u64) {

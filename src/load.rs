@@ -22,6 +22,20 @@ pub(crate) fn ldap_flaw(settings: &Settings) -> Option<String> {
     }
 }
 
+/// For `howdah check`: what an auth_file says.
+pub(crate) fn users(text: &[u8]) -> config::Userlist {
+    let (list, flaws) = Userlist::parse(text);
+    let name = |(name, _): (&[u8], &_)| String::from_utf8_lossy(name).into_owned();
+    let flaws = flaws.iter().map(ToString::to_string).collect();
+    config::Userlist { names: list.users().map(name).collect(), flaws }
+}
+
+/// How many users auth_file knows; one at least may come.
+pub(crate) fn count_users(settings: &Settings) -> usize {
+    let text = settings.auth_file.as_deref().and_then(|path| std::fs::read(path).ok());
+    text.map_or(1, |text| Userlist::parse(&text).0.len().max(1))
+}
+
 /// Read the configuration at `path`. All that is wrong is said to the log.
 pub(crate) fn config(path: &str, pen: &mut Pen) -> Option<Config> {
     match config::load(path, &Disk) {

@@ -62,12 +62,15 @@ fn main() -> ExitCode {
 }
 
 fn check(file: &str) -> ExitCode {
-    let mut report = config::check(file, &Disk, FdLimit::read(&Disk));
+    let mut report = config::check(file, &Disk, FdLimit::read(&Disk), load::users);
     if report.errors.is_empty()
         && let Ok(config) = config::load(file, &Disk)
     {
         law::check(&config.settings, &mut report);
         report.errors.extend(load::ldap_flaw(&config.settings).map(Problem::new));
+        report.errors.extend(identity::flaws(&config.settings).into_iter().map(Problem::new));
+        report.warnings.extend(doors::unknown(&config.settings).into_iter().map(Problem::new));
+        report.warnings.extend(syslog::flaw(&config.settings).map(Problem::new));
         let mut warnings = Vec::new();
         let (_, errors) = tls::set_up(&config, &worker::Tls::default(), &mut warnings);
         report.warnings.extend(warnings.into_iter().map(Problem::new));
@@ -174,7 +177,8 @@ fn prepare(
         return Err("daemon needs logfile configured".to_owned());
     }
     // Before root is given up: only root may raise the hard limit.
-    identity::raise_fd_limit(fds_wanted(&config));
+    let users = load::count_users(settings);
+    identity::raise_fd_limit(fds_wanted(&config, users));
     let user = options.user.clone().or_else(|| settings.user.clone());
     if let Some(user) = user.filter(|user| !user.is_empty()) {
         identity::become_user(&user)?;
@@ -192,7 +196,7 @@ fn prepare(
     }
     opened?;
     let pid_file = PidFile::write(&settings.pidfile)?;
-    tell_fd_limit(&config, pen);
+    tell_fd_limit(&config, users, pen);
     // Before anybody can know that we are there: a signal that finds no ear ends the process.
     let ears = Ears::open()?;
     let (tls, good) = load::tls(&config, &worker::Tls::default(), pen);
@@ -224,15 +228,15 @@ fn prepare(
 }
 
 /// Cancels, lookups, logs and the rings themselves come on top of what is counted.
-pub(crate) fn fds_wanted(config: &Config) -> u64 {
-    config.fds_expected(1) + 256
+pub(crate) fn fds_wanted(config: &Config, users: usize) -> u64 {
+    config.fds_expected(users) + 256
 }
 
 /// How many descriptors there are and how many it may take, and a warning where they cannot be enough.
-fn tell_fd_limit(config: &Config, pen: &mut Pen) {
+fn tell_fd_limit(config: &Config, users: usize, pen: &mut Pen) {
     let Some(limit) = FdLimit::read(&Disk) else { return };
     let (soft, hard, max) = (limit.soft, limit.hard, config.settings.max_client_conn);
-    let expected = config.fds_expected(1);
+    let expected = config.fds_expected(users);
     pen.say(
         Level::Log,
         format_args!(

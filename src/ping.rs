@@ -2,7 +2,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
 use config::{Disk, Settings};
@@ -55,7 +56,11 @@ fn tcp(host: &str, settings: &Settings) -> (String, io::Result<u8>) {
 fn unix(settings: &Settings) -> (String, io::Result<u8>) {
     let path = format!("{}/.s.PGSQL.{}", settings.unix_socket_dir, settings.listen_port);
     let dial = || {
-        let stream = UnixStream::connect(&path)?;
+        let address = match path.strip_prefix('@') {
+            Some(name) => SocketAddr::from_abstract_name(name)?,
+            None => SocketAddr::from_pathname(&path)?,
+        };
+        let stream = UnixStream::connect_addr(&address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         ask(stream)
     };

@@ -43,18 +43,24 @@ impl Label {
         if !settings.syslog {
             return None;
         }
-        let wanted = settings.syslog_facility.as_str();
-        let found = FACILITIES.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
-        if found.is_none() {
-            let known: Vec<_> = FACILITIES.iter().map(|(name, _)| *name).collect();
-            told.push(format!(
-                "syslog_facility {wanted} is none of {}: daemon is used",
-                known.join(", ")
-            ));
-        }
-        let facility = found.map_or(3, |(_, number)| *number);
+        told.extend(flaw(settings));
+        let facility = facility(settings).unwrap_or(3);
         Some(Self { ident: settings.syslog_ident.clone(), facility })
     }
+}
+
+fn facility(settings: &Settings) -> Option<u8> {
+    let wanted = settings.syslog_facility.as_str();
+    let found = FACILITIES.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    found.map(|(_, number)| *number)
+}
+
+/// Whether the facility is none.
+pub(crate) fn flaw(settings: &Settings) -> Option<String> {
+    let known: Vec<_> = FACILITIES.iter().map(|(name, _)| *name).collect();
+    let (wanted, known) = (&settings.syslog_facility, known.join(", "));
+    let is_bad = settings.syslog && facility(settings).is_none();
+    is_bad.then(|| format!("syslog_facility {wanted} is none of {known}: daemon is used"))
 }
 
 /// The way to the logger. It is dialled when something is to be said, and anew after the logger was restarted.

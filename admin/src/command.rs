@@ -139,7 +139,7 @@ pub(crate) static VERBS: [Verb; 15] = [
         word: "RELOAD",
         who: Role::Admin,
         takes: Takes::Nothing(Command::Reload),
-        about: "Reads the configuration, the userlist and the TLS files again, as SIGHUP does.",
+        about: "Reads the configuration, the userlist, rules and maps, and the TLS files again, as SIGHUP does.",
     },
     Verb {
         word: "RESET",
@@ -155,7 +155,7 @@ pub(crate) static VERBS: [Verb; 15] = [
             on_console: || Refusal::AdminDatabase("pause"),
         },
         about: "Gives out no more servers and closes those that are idle. \
-                Answers when the last one at work is done.",
+                Answers when the last one at work is done; until then a cancel, or the leaving of whoever gave it, takes it back.",
     },
     Verb {
         word: "RESUME",
@@ -164,7 +164,7 @@ pub(crate) static VERBS: [Verb; 15] = [
             order: Command::Resume,
             on_console: || Refusal::DatabaseNotPaused(CONSOLE.to_owned()),
         },
-        about: "Ends PAUSE, KILL and SUSPEND.",
+        about: "Ends PAUSE, KILL and SUSPEND. A database that was paused or killed by its name is resumed by its name.",
     },
     Verb {
         word: "DISABLE",
@@ -212,7 +212,7 @@ pub(crate) static VERBS: [Verb; 15] = [
         word: "SUSPEND",
         who: Role::Admin,
         takes: Takes::Nothing(Command::Suspend),
-        about: "Flushes all buffers and stops all traffic. Answers when that is done.",
+        about: "Flushes all buffers and stops all traffic. Answers when that is done. It ends with RESUME, or when whoever gave it leaves.",
     },
     Verb {
         word: "SHUTDOWN",

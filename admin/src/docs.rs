@@ -22,7 +22,8 @@ const INTRODUCTION: &str = "\
 # The console
 
 The console is the database `{console}`. Everything it answers is shaped as {version} does it, so
-that tools made for PgBouncer work unchanged.
+that tools made for PgBouncer work unchanged. What is there besides: the columns `…client_login_count`, which are of a version behind that;
+`pin_reasons` and `pinned_since`, at the end of SHOW CLIENTS and SHOW SERVERS; SHOW LISTENERS, PINS, PIN_TOTALS and SESSION_REPORT.
 
 | who | may |
 |---|---|
@@ -45,7 +46,10 @@ fn commands(page: &mut String) -> std::fmt::Result {
         let about = verb.about;
         writeln!(page, "| `{}{form}` | {} | {about} |", verb.word, who(verb.who))?;
     }
-    writeln!(page, "\nWhere `db` is optional, none means all databases.")
+    writeln!(
+        page,
+        "\nWhere `db` is optional, none means all databases; but RESUME without a name ends only what was said without one."
+    )
 }
 
 fn views(page: &mut String) -> std::fmt::Result {

@@ -298,10 +298,16 @@ impl fmt::Display for Rule {
             Databases::Everything => f.write_str("any database, ")?,
             Databases::List { all: true, .. } => f.write_str("all databases, ")?,
             Databases::List { same, replication, names, .. } => {
-                let same_user = if same.user { " of the user's name" } else { "" };
-                let same_role = if same.role { " of the name of a role of the user's" } else { "" };
-                let replication = if *replication { " and replication" } else { "" };
-                write!(f, "database {names}{same_user}{same_role}{replication}, ")?;
+                let names = format!("{names}");
+                let parts = [
+                    (!names.is_empty(), format!("database {names}")),
+                    (same.user, "the database of the user's name".into()),
+                    (same.role, "the databases of the names of the user's roles".into()),
+                    (*replication, "replication".into()),
+                ];
+                let parts = parts.into_iter().filter(|(is_there, _)| *is_there);
+                let parts: Vec<String> = parts.map(|(_, part)| part).collect();
+                write!(f, "{}, ", parts.join(" and "))?;
             }
         }
         match &self.users {
@@ -970,7 +976,7 @@ mod tests {
         }
         let shown: Vec<String> = rules.iter().map(ToString::to_string).collect();
         assert!(shown[0].contains("user ann +staff,"), "{shown:?}");
-        assert!(shown[3].contains("of the name of a role of the user's"), "{shown:?}");
+        assert!(shown[3].contains("TCP, the databases of the names of the user's roles, any"));
     }
 
     #[test]

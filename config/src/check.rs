@@ -44,9 +44,22 @@ impl FdLimit {
     }
 }
 
-/// Checks `path`. `limit` is what the process will run under, if known.
+/// What an auth_file says, as far as it matters here.
+#[derive(Clone, Debug, Default)]
+pub struct Userlist {
+    pub names: BTreeSet<String>,
+    /// Lines that cannot be read, and why.
+    pub flaws: Vec<String>,
+}
+
+/// Checks `path`. `limit` is what the process will run under, if known; `read_users` reads an auth_file.
 #[must_use]
-pub fn check(path: &str, files: &dyn Files, limit: Option<FdLimit>) -> Report {
+pub fn check(
+    path: &str,
+    files: &dyn Files,
+    limit: Option<FdLimit>,
+    read_users: impl Fn(&[u8]) -> Userlist,
+) -> Report {
     let mut report = Report { file: path.to_owned(), ..Report::default() };
     let mut config = match examine(path, files) {
         Ok(config) => config,
@@ -58,18 +71,26 @@ pub fn check(path: &str, files: &dyn Files, limit: Option<FdLimit>) -> Report {
     };
     report.warnings = std::mem::take(&mut config.warnings);
     report.not_yet = std::mem::take(&mut config.not_yet);
-    let auth_file = config.settings.auth_file.as_deref().map(|path| files.read(path));
-    if let (Some(Err(why)), Some(path)) = (&auth_file, &config.settings.auth_file) {
-        let what = format!("could not open auth_file {path}: {why}");
-        report.warnings.push(Problem::new(what));
-    }
-    let users = auth_file.and_then(Result::ok).map(|bytes| names(&bytes));
+    let users = config.settings.auth_file.as_deref().and_then(|path| match files.read(path) {
+        Ok(bytes) => {
+            let users = read_users(&bytes);
+            let told = users.flaws.iter().map(|flaw| Problem::new(format!("{path}: {flaw}")));
+            report.warnings.extend(told.map(|flaw| flaw.hint("nobody is known by this line")));
+            Some(users.names)
+        }
+        Err(why) => {
+            let what = format!("could not open auth_file {path}: {why}");
+            report.warnings.push(Problem::new(what));
+            None
+        }
+    });
     let survey = Survey { config: &config, settings: &config.settings, files, users, limit };
     survey.summarize(&mut report.summary);
     survey.who_can_come(&mut report);
     survey.who_is_let_in(&mut report);
     survey.who_is_named(&mut report);
     survey.are_the_directories_there(&mut report);
+    survey.is_it_known_where_to(&mut report);
     survey.are_there_files_enough(&mut report);
     survey.do_the_pools_fit(&mut report);
     survey.does_the_mode_fit(&mut report);
@@ -172,7 +193,7 @@ impl Survey<'_> {
                 let what = format!("auth_type = any, and database {} has no user", db.name);
                 report.warnings.push(Problem::new(what).hint("every login will be refused"));
             }
-        } else if settings.auth_file.is_none() && !self.asks_servers() {
+        } else if settings.auth_file.is_none() && !self.asks_others() {
             let problem = Problem::new("auth_file is not set");
             report.warnings.push(problem.hint("no user is known, so nobody can log in"));
         }
@@ -186,18 +207,42 @@ impl Survey<'_> {
             let advice = "auth_type = plain sends passwords readably: use scram-sha-256.";
             report.advice.push(advice.to_owned());
         }
+        if open && matches!(auth, AuthType::Ldap | AuthType::Pam) {
+            report.advice.push(format!(
+                "auth_type = {auth} has passwords sent readably: let clients use TLS (client_tls_sslmode = require)."
+            ));
+        }
+        for name in self.askers().filter(|name| !self.has_secret(name)) {
+            let problem = Problem::new(format!("auth_user {name} is not in auth_file"));
+            report
+                .warnings
+                .push(problem.hint("it can ask only servers that want no password of it"));
+        }
     }
 
-    /// Whether users may be known that stand in no file.
-    fn asks_servers(&self) -> bool {
-        let mut all = self.config.databases.values().chain(&self.config.autodb);
-        self.settings.auth_user.is_some() || all.any(|db| db.auth_user.is_some())
+    /// Whether users may be known that stand in no file: a server knows them, a directory or the system; or rules say who does.
+    fn asks_others(&self) -> bool {
+        let asks =
+            matches!(self.settings.auth_type, AuthType::Ldap | AuthType::Pam | AuthType::Hba);
+        asks || self.askers().next().is_some()
+    }
+
+    /// Who asks servers for users.
+    fn askers(&self) -> impl Iterator<Item = &str> {
+        let all = self.config.databases.values().chain(&self.config.autodb);
+        let named = all.filter_map(|db| db.auth_user.as_deref());
+        let askers: BTreeSet<&str> = named.chain(self.settings.auth_user.as_deref()).collect();
+        askers.into_iter()
+    }
+
+    fn has_secret(&self, user: &str) -> bool {
+        self.users.as_ref().is_some_and(|users| users.contains(user))
     }
 
     fn who_is_named(&self, report: &mut Report) {
-        let Some(users) = self.users.as_ref().filter(|_| !self.asks_servers()) else { return };
-        let forced: BTreeSet<&str> =
-            self.config.databases.values().filter_map(|db| db.user.as_deref()).collect();
+        let Some(users) = self.users.as_ref().filter(|_| !self.asks_others()) else { return };
+        let all = self.config.databases.values().chain(&self.config.autodb);
+        let forced: BTreeSet<&str> = all.filter_map(|db| db.user.as_deref()).collect();
         let known = |name: &str| users.contains(name) || forced.contains(name);
         let rows = self.config.users.keys().filter(|name| !known(name));
         for name in rows.take(LISTED_MAX) {
@@ -208,7 +253,9 @@ impl Survey<'_> {
         for (list, names) in
             [("admin_users", &settings.admin_users), ("stats_users", &settings.stats_users)]
         {
-            for name in names.iter().filter(|name| !users.contains(*name)).take(LISTED_MAX) {
+            // Of the owner's account, it gets in by the unix socket.
+            let known = |name: &str| users.contains(name) || name == "pgbouncer";
+            for name in names.iter().filter(|name| !known(name)).take(LISTED_MAX) {
                 let problem = Problem::new(format!("{name} of {list} is not in auth_file"));
                 let problem = problem.nearest(name, users.iter().map(String::as_str));
                 report.warnings.push(problem);
@@ -229,9 +276,20 @@ impl Survey<'_> {
             // No slash is the working directory, nothing before it the root.
             let dir = dir.filter(|dir| !dir.is_empty() && !dir.starts_with('@'));
             if let Some(dir) = dir.filter(|dir| !self.files.is_dir(dir)) {
-                let what = format!("the directory {dir} of {name} does not exist");
-                report.warnings.push(Problem::new(what));
+                let problem = Problem::new(format!("the directory {dir} of {name} does not exist"));
+                report.warnings.push(problem.hint("it has to by the start, which fails else"));
             }
+        }
+    }
+
+    fn is_it_known_where_to(&self, report: &mut Report) {
+        let all = self.config.databases.values().chain(&self.config.autodb);
+        let nowhere = |db: &&std::sync::Arc<Database>| {
+            self.config.hosts(db).iter().any(|host| host.to_string().is_empty())
+        };
+        for db in all.filter(nowhere).take(LISTED_MAX) {
+            let what = format!("database {} has no host, and unix_socket_dir is empty", db.name);
+            report.warnings.push(Problem::new(what).hint("say host=, nobody is served by it else"));
         }
     }
 
@@ -324,16 +382,6 @@ impl Survey<'_> {
     }
 }
 
-/// The names in an auth_file: what stands in the first quotes of each line.
-fn names(bytes: &[u8]) -> BTreeSet<String> {
-    let text = String::from_utf8_lossy(bytes);
-    let name = |line: &str| {
-        let quoted = line.trim_start().strip_prefix('"')?.replace("\"\"", "\0");
-        quoted.split_once('"').map(|(name, _)| name.replace('\0', "\""))
-    };
-    text.lines().filter_map(name).collect()
-}
-
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = match (self.errors.len(), self.warnings.len() + self.not_yet.len()) {
@@ -368,19 +416,32 @@ mod tests {
     use super::*;
     use crate::shelf::Shelf;
 
+    /// Names in quotes; what has none cannot be read.
+    fn users(bytes: &[u8]) -> Userlist {
+        let mut users = Userlist::default();
+        for line in String::from_utf8_lossy(bytes).lines().filter(|line| !line.starts_with(';')) {
+            match line.strip_prefix('"').and_then(|line| line.split_once('"')) {
+                Some((name, _)) => _ = users.names.insert(name.to_owned()),
+                None => users.flaws.push(format!("{line} is no user")),
+            }
+        }
+        users
+    }
+
     const LIMIT: Option<FdLimit> = Some(FdLimit { soft: 1024, hard: 4096 });
 
     fn report(text: &str) -> Report {
         let files = Shelf::of([
             ("a.ini", text),
-            ("users.txt", "\"ann\" \"x\"\n; none\n\"b\"\"ob\" \"y\"\n"),
+            ("users.txt", "\"ann\" \"x\"\n; none\n\"bob\" \"y\"\n"),
+            ("bad.txt", "\"ann\" \"x\"\nbob y\n"),
             (
                 "/proc/self/limits",
                 "Limit  Soft Hard Units\nMax open files   1024   4096   files \n",
             ),
         ]);
         assert_eq!(FdLimit::read(&files), LIMIT);
-        check("a.ini", &files, LIMIT)
+        check("a.ini", &files, LIMIT, users)
     }
 
     #[test]
@@ -434,6 +495,10 @@ advice
             ("auth_type = any\n[databases]\na =", "database a has no user"),
             ("", "auth_file is not set"),
             ("auth_file = none", "could not open auth_file none: entity not found"),
+            ("auth_file = bad.txt", "bad.txt: bob y is no user: nobody is known by this line"),
+            ("auth_file = users.txt\nauth_user = zed", "auth_user zed is not in auth_file"),
+            ("listen_addr = *\nauth_type = ldap", "has passwords sent readably"),
+            ("unix_socket_dir =\n[databases]\na =", "database a has no host"),
             ("listen_addr = *\nauth_type = trust", "lets in whoever reaches the port"),
             ("listen_addr = *\nauth_type = plain", "sends passwords readably"),
             (

@@ -263,7 +263,7 @@ mod tests {
 
     use super::*;
     use crate::shelf::Shelf;
-    use crate::{Host, LoadBalance, PoolMode, check, reload};
+    use crate::{Host, LoadBalance, PoolMode, Userlist, check, reload};
 
     fn config(text: &str) -> Config {
         match parse(text) {
@@ -540,7 +540,7 @@ stats_period = 60                    ; a minute
                 assert!(after.settings.shown().count() > 100);
             }
             let files = Shelf([("a".to_owned(), bytes)].into());
-            assert!(!check("a", &files, None).to_string().is_empty());
+            assert!(!check("a", &files, None, |_| Userlist::default()).to_string().is_empty());
         }
         assert!((300..2700).contains(&loaded), "{loaded} of 3000 loaded: too few of a kind");
     }

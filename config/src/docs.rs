@@ -88,7 +88,7 @@ howdah.ini, pgbouncer.ini \\- configuration of the connection pooler howdah
 .SH DESCRIPTION
 Sections of lines of the form
 .BR \"key = value\" .
-What the lines look like is told in /usr/share/doc/howdah/settings.md.
+What the lines look like is told in /usr/share/doc/howdah/docs/settings.md.
 .B howdah check FILE
 lists all that is wrong with a file.
 ";
@@ -129,7 +129,7 @@ This page is printed from the tables in `config/src`; do not edit it. `UPDATE_DO
 - **Comments behind a value.** PgBouncer takes `# …` and `; …` behind a value for a part of it, and then refuses to start, or
   quietly ignores the parameter you named. Here they are cut off, with a warning, where a `#` or `;` follows a blank; in a query
   only ` # ` outside of quotes is (`;` separates statements), and in `login_notify_message` nothing is.
-- Whatever is wrong stops the start, and leaves everything as it was at a RELOAD. `howdah check FILE` lists it all at once.
+- Whatever is wrong in the ini stops the start, and leaves everything as it was at a RELOAD; about the files it names see [running.md](running.md#where-a-reload-finds-errors). `howdah check FILE` lists it all at once.
 - At a RELOAD every setting first goes back to its default, so a line that is taken out counts as well. Settings that change
   with a restart only are left as they are, at a RELOAD and a SET alike, without an error.
 

@@ -24,7 +24,7 @@ mod value;
 mod words;
 mod workers;
 
-pub use check::{FdLimit, Report, check};
+pub use check::{FdLimit, Report, Userlist, check};
 pub use config::{Config, load, parse, set_runtime};
 pub use database::{Database, Host, LoadBalance, Secret, SslNegotiation};
 pub use docs::{settings_manual, settings_page};

@@ -2,7 +2,7 @@
 //!
 //! Everything here is shaped as a completion, because io_uring works that way and readiness can
 //! be made to (try, and on `EAGAIN` wait until ready and try again). The reverse is not true.
-//! This room knows no PostgreSQL, and it is the only one with `unsafe`.
+//! This room knows no PostgreSQL, and with `pam`, it is the only one with `unsafe`.
 
 mod address;
 mod any;

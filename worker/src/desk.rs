@@ -124,6 +124,11 @@ impl<D: Driver, W: World> Worker<D, W> {
                 self.send_to_client(slot, &out);
                 return self.client_leaves(slot, Why::CloseRequest);
             }
+            // As PgBouncer counts them, those refused too.
+            if tag == wire::tag::client::QUERY {
+                self.console_stats.total.query_count += 1;
+                self.console_stats.total.xact_count += 1;
+            }
             match desk.console.message(tag, &body, &mut out) {
                 Next::More => {}
                 Next::Close => {
@@ -200,14 +205,12 @@ impl<D: Driver, W: World> Worker<D, W> {
             _ if leaving => Err(Refusal::ShuttingDown),
             Command::Pause(name) => {
                 let scope = self.scope(name.as_deref(), "pause")?;
-                let already = match &scope {
-                    None => self.standing.all_paused || self.standing.suspended,
-                    Some(name) => self.standing.marks(name).paused,
-                };
+                let already = self.standing.all_paused || self.standing.suspended;
                 if already { Err(Refusal::AlreadyPaused) } else { plain(Order::Pause(scope)) }
             }
             Command::Resume(name) => {
-                let scope = self.scope(name.as_deref(), "resume")?;
+                let scope =
+                    name.as_deref().map(|name| self.one_there(name, "resume")).transpose()?;
                 match &scope {
                     None if !self.standing.all_paused && !self.standing.suspended => {
                         Err(Refusal::NotPaused)
@@ -224,7 +227,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             Command::Suspend if self.standing.any_paused() => Err(Refusal::SuspendWithPaused),
             Command::Suspend => Ok(Plan::All(Order::Suspend, Asking::Suspend)),
             Command::Disable(name) => plain(Order::Disable(self.one(name, "disable")?)),
-            Command::Enable(name) => plain(Order::Enable(self.one(name, "enable")?)),
+            Command::Enable(name) => plain(Order::Enable(self.one_there(name, "enable")?)),
             Command::Reconnect(name) => {
                 let scope = self.scope(name.as_deref(), "reconnect")?;
                 let epoch = self.commons.next_epoch(&scope);
@@ -239,6 +242,16 @@ impl<D: Driver, W: World> Worker<D, W> {
 
     fn scope(&self, name: Option<&str>, verb: &'static str) -> Result<Scope, Refusal> {
         name.map(|name| self.one(name, verb)).transpose()
+    }
+
+    /// A database that is listed, or that somebody has used or said something of: `*` makes none for this.
+    fn one_there(&self, name: &str, verb: &'static str) -> Result<Arc<str>, Refusal> {
+        let is_there = self.site.config.databases.contains_key(name)
+            || self.standing.databases.contains_key(name)
+            || self.commons.census().of_database(name) > 0
+            || self.commons.bank().db_open(name) > 0;
+        let one = self.one(name, verb)?;
+        is_there.then_some(one).ok_or_else(|| Refusal::NoSuchDatabase(name.to_owned()))
     }
 
     fn one(&self, name: &str, verb: &'static str) -> Result<Arc<str>, Refusal> {

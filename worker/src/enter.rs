@@ -274,7 +274,7 @@ impl<D: Driver, W: World> Worker<D, W> {
             follows: settings.track_session_state,
         };
         let asked = match facts.replication {
-            _ if console => Asked::default(),
+            _ if console => name_only(&facts),
             Replication::None => policy.settings(&facts).map_err(|bad| bad.to_string())?,
             Replication::Physical | Replication::Logical => Asked::default(),
         };
@@ -309,12 +309,16 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         match &wish.outcome {
             Outcome::Refusal(text) => self.client_leaves(slot, Why::Text(text.clone().into())),
-            Outcome::Console(role) => self.open_desk(slot, *role),
+            Outcome::Console(role) => {
+                let mut said = wish.asked.vars;
+                self.add_host_to_name(slot, &mut said);
+                self.open_desk(slot, *role, &said);
+            }
             Outcome::Pool => self.enter_pool(slot, &wish),
         }
     }
 
-    fn open_desk(&mut self, slot: u32, role: admin::Role) {
+    fn open_desk(&mut self, slot: u32, role: admin::Role, said: &[(String, Vec<u8>)]) {
         let columns = if self.site.config.settings.console_old_columns {
             admin::Columns::AndOld
         } else {
@@ -330,6 +334,10 @@ impl<D: Driver, W: World> Worker<D, W> {
         wire::write::server::ready_for_query(&mut out, wire::Status::Idle);
         let client = &mut self.clients[slot as usize];
         client.since = self.now;
+        for (name, value) in said {
+            client.side.vars.set(name.as_bytes(), value);
+        }
+        self.console_stats.total.client_login_count += 1;
         let before = std::mem::replace(
             &mut client.state,
             State::Console(Box::new(Desk::new(role, columns))),
@@ -508,6 +516,13 @@ impl<D: Driver, W: World> Worker<D, W> {
         let value = [&name[..], b" - ", host.as_bytes()].concat();
         settings.push(("application_name".to_owned(), value));
     }
+}
+
+/// What the console makes of startup parameters: it takes them all, and shows by which name its user goes.
+fn name_only(facts: &Facts) -> Asked {
+    let name = facts.application_name();
+    let vars = name.map(|name| ("application_name".to_owned(), name.to_vec()));
+    Asked { vars: vars.into_iter().collect(), ..Asked::default() }
 }
 
 /// Whether a setting asked for is the encoding that servers have anyway, spelled in another way: PostgreSQL compares letters and

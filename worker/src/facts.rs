@@ -80,10 +80,7 @@ impl<D: Driver, W: World> Worker<D, W> {
         let card = &client.card;
         let ends = card.ends.open();
         let waiting = matches!(client.state, State::Waiting(_));
-        let application_name = match &client.state {
-            State::Console(_) => String::new(),
-            _ => text(client.side.vars.value(b"application_name")),
-        };
+        let application_name = text(client.side.vars.value(b"application_name"));
         Some(SocketFacts {
             state,
             user: card.user().map(str::to_owned),
@@ -324,7 +321,7 @@ impl<D: Driver, W: World> Worker<D, W> {
                     } else {
                         0
                     },
-                    paused: marks.paused || self.standing.all_paused,
+                    paused: marks.paused,
                     disabled: marks.disabled,
                 },
             );

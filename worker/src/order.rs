@@ -281,12 +281,8 @@ impl<D: Driver, W: World> Worker<D, W> {
             return;
         }
         match scope {
-            None => {
-                self.standing.all_paused = false;
-                for marks in self.standing.databases.values_mut() {
-                    marks.paused = false;
-                }
-            }
+            // What was paused by its name is resumed by its name.
+            None => self.standing.all_paused = false,
             Some(name) => self.marks_mut(name).paused = false,
         }
         self.end_pauses(scope);
@@ -297,8 +293,10 @@ impl<D: Driver, W: World> Worker<D, W> {
         }
         let now = self.now;
         for id in self.rooms_in(scope) {
-            self.forgive(id);
-            self.with_pool(id, |pool, out| pool.resume(now, out));
+            if self.room(id).is_none_or(|room| !self.standing.pauses(&room.name)) {
+                self.forgive(id);
+                self.with_pool(id, |pool, out| pool.resume(now, out));
+            }
         }
         self.carry_out();
     }
@@ -307,7 +305,7 @@ impl<D: Driver, W: World> Worker<D, W> {
     fn end_pauses(&mut self, resumed: &Scope) {
         for (until, ask) in mem::take(&mut self.standing.waiting) {
             match &until {
-                Until::Quiet(scope) if resumed.is_none() || scope == resumed => {
+                Until::Quiet(scope) if scope == resumed => {
                     self.answer(ask, Answer::Failed(Refusal::Canceled));
                 }
                 _ => self.standing.waiting.push((until, ask)),

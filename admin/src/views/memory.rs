@@ -23,7 +23,9 @@ pub(super) const MEM: Sheet = Sheet {
             ]);
         }
     },
-    about: "What objects are kept of: bytes of one, how many are in use and free, bytes of all.",
+    about: "What objects are kept of: bytes of one, how many are in use and free, bytes of all. \
+            Rows of what is not kept here have 0 in use, and 0 or 1 for the bytes of one. \
+            The memtotal of iobuf_cache is addresses set aside, not memory in use.",
 };
 
 const CACHES: [(Cache, &str); 12] = [

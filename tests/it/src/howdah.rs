@@ -412,7 +412,14 @@ impl Howdah {
     /// A cell of a view: the column of the row where the others have these values. "" when there is no such row.
     #[must_use]
     pub fn cell(&self, view: &str, which: &[(&str, &str)], column: &str) -> String {
-        self.rows(view, which, column).into_iter().next().unwrap_or_default()
+        let row = self.rows(view, which, column).into_iter().next();
+        row.unwrap_or_else(|| panic!("{view} has no row with {which:?}"))
+    }
+
+    /// Whether a view has a row with these values.
+    #[must_use]
+    pub fn has_row(&self, view: &str, which: &[(&str, &str)]) -> bool {
+        which.first().is_some_and(|(column, _)| !self.rows(view, which, column).is_empty())
     }
 
     /// A column of the rows of a view where the others have these values.

@@ -244,6 +244,84 @@ fn pause_of_everything() {
     assert_eq!(error_of(&admin.query("RESUME shop")), "database shop is not paused");
 }
 
+/// What is paused by its name, and what with all others, are two things.
+#[test]
+fn pauses_by_name_and_of_everything() {
+    let world = World::pool(2);
+    let (mut client, mut admin) = (world.client(), world.howdah.admin());
+    let mut says = |command: &str| {
+        let reply = admin.query(command);
+        reply.error().map_or_else(|| reply.command(), |error| error.text().to_owned())
+    };
+    for (command, answer) in [
+        ("PAUSE shop", "PAUSE"),
+        ("PAUSE shop", "PAUSE"),
+        ("RESUME", "pooler is not paused/suspended"),
+        ("SUSPEND", "cannot suspend with paused databases"),
+        ("PAUSE", "PAUSE"),
+        ("PAUSE shop", "already suspended/paused"),
+        ("RESUME", "RESUME"),
+    ] {
+        assert_eq!(says(command), answer, "{command}");
+    }
+    client.send(&query("SELECT 'held'"));
+    assert!(matches!(client.hear(seconds(0.3)), Heard::Quiet), "it was paused by its name");
+    for (command, answer) in [
+        ("PAUSE", "PAUSE"),
+        ("RESUME shop", "RESUME"),
+        ("RESUME shop", "database shop is not paused"),
+    ] {
+        assert_eq!(says(command), answer, "{command}");
+    }
+    assert!(matches!(client.hear(seconds(0.3)), Heard::Quiet), "so is everything");
+    assert_eq!(says("RESUME"), "RESUME");
+    assert_eq!(client.until_ready().column(), ["held"]);
+}
+
+/// `*` makes a database for who pauses it, and none for who says that something is over.
+#[test]
+fn what_was_never_there_is_neither_resumed_nor_enabled() {
+    let howdah = Setup::new().database("*", "host=127.0.0.1 port=1").start();
+    let mut admin = howdah.admin();
+    for (command, answer) in [
+        ("RESUME never", "no such database: never"),
+        ("ENABLE never", "no such database: never"),
+        ("DISABLE made", "DISABLE"),
+        ("ENABLE made", "ENABLE"),
+        ("PAUSE made_too", "PAUSE"),
+        ("RESUME made_too", "RESUME"),
+        ("RESUME made_too", "database made_too is not paused"),
+    ] {
+        let reply = admin.query(command);
+        let got = reply.error().map_or_else(|| reply.command(), |error| error.text().to_owned());
+        assert_eq!(got, answer, "{command}");
+    }
+}
+
+/// It is a client like others: by its name, and in the statistics.
+#[test]
+fn the_console_is_counted() {
+    let world = World::pool(1);
+    let login = world.howdah.login("boss", PASSWORD, "pgbouncer");
+    let mut admin = login.parameter("application_name", "watcher").enter();
+    let clients = admin.query("SHOW CLIENTS").table();
+    let is_named = |row: &Vec<(String, String)>| {
+        row.iter().any(|(name, value)| name == "application_name" && value == "watcher")
+    };
+    assert_eq!(clients.iter().filter(|row| is_named(row)).count(), 1);
+    let mut counted = || -> [u64; 2] {
+        let stats = admin.query("SHOW STATS").table();
+        let row = stats.iter().find(|row| row.iter().any(|(_, value)| value == "pgbouncer"));
+        let row = row.expect("a row of the console's");
+        ["total_xact_count", "total_query_count"].map(|wanted| {
+            let found = row.iter().find(|(name, _)| name == wanted);
+            found.expect("a column").1.parse().expect("a number")
+        })
+    };
+    let (before, after) = (counted(), counted());
+    assert_eq!(after, before.map(|count| count + 1));
+}
+
 #[test]
 fn a_pause_ends_when_its_administrator_gives_up() {
     let world = World::pool(1);
@@ -336,8 +414,8 @@ fn killing_oneself_is_answered() {
     login = login.parameter("application_name", "lonely");
     let mut admin = login.enter();
     let id = world.howdah.cell("SHOW CLIENTS", &[("application_name", "lonely")], "id");
-    admin.send(&query(&format!("KILL_CLIENT {id}")));
-    assert!(matches!(admin.hear(seconds(5.0)), Heard::Message(_)));
+    assert_eq!(admin.query(&format!("KILL_CLIENT {id}")).command(), "KILL_CLIENT");
+    admin.until_closed();
     world.howdah.must_live();
     assert_eq!(world.client().value("SELECT 1"), "1");
 }
