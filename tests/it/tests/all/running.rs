@@ -40,6 +40,48 @@ fn a_daemon_needs_a_pidfile_and_a_log() {
     assert!(!pidfile.exists());
 }
 
+/// What would stop the start, or keep somebody out, is found before.
+#[test]
+fn the_check_says_what_the_start_would() {
+    howdah_only!("PgBouncer has none");
+    let folder = place::folder("check");
+    let users = folder.join("users.txt");
+    place::write(&users, "\"ann\" \"x\"\nbob y\n\"carl\" \"z\"\n");
+    let (code, said) =
+        run(&["check"], &format!("{}auth_file = {}\n", listening(), users.display()));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("line 2: user name is not quoted") && said.contains("2 users"), "{said}");
+    for (settings, told, ends) in [
+        ("user = nobody_there", "could not find user 'nobody_there' to switch to", Some(1)),
+        ("listen_addr = nobody.invalid", "listen_addr nobody.invalid: ", Some(0)),
+        ("syslog = 1\nsyslog_facility = x", "syslog_facility x is none of", Some(0)),
+    ] {
+        let (code, said) = run(&["check"], settings);
+        assert!(code == ends && said.contains(told), "{settings}: {said}");
+    }
+    let ldap = "auth_type = ldap\nauth_ldap_options = ldapserver=a ldapprefix=b";
+    let (_, said) = run(&["check"], &format!("{}{ldap}", listening()));
+    assert!(!said.contains("nobody can log in"), "{said}");
+}
+
+/// Descriptors are there for a pool of each user.
+#[test]
+fn descriptors_are_counted_for_every_user() {
+    let users = |count: usize| {
+        let mut setup = Setup::new().database("shop", "host=127.0.0.1 port=1 pool_size=7");
+        for user in 0..count {
+            setup = setup.secret(&format!("user{user}"), "x");
+        }
+        let howdah = setup.start();
+        let log = howdah.log();
+        let line = log.lines().find(|line| line.contains("max expected fd use: ")).expect("a line");
+        let (_, number) = line.rsplit_once(' ').expect("a number");
+        number.parse::<u32>().expect("a number")
+    };
+    let few = users(0);
+    assert_eq!(users(10), few + 10 * 7);
+}
+
 #[test]
 fn a_daemon_that_cannot_start_says_why() {
     howdah_only!("PgBouncer says it in its log only");
