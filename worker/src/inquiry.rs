@@ -578,13 +578,15 @@ mod tests {
         assert!(matches!(account("ann", &good), Ok(Account::Secret(Secret::Plain(_)))));
         let other = row(&[Some(b"bob"), Some(b"secret")]);
         assert!(matches!(account("ann", &other), Ok(Account::Unknown)), "nobody becomes bob");
+        for nobody in [row(&[None, None]), row(&[None, Some(b"secret")])] {
+            assert!(matches!(account("ann", &nobody), Ok(Account::Unknown)), "{nobody:?}");
+        }
         let long = vec![b'x'; SECRET_MAX + 1];
         let cut = Found { columns: Some(2), row: Some([0, 2, 0, 0, 0, 9, b'a'].into()) };
         for bad in [
             Found::default(),
             Found { columns: Some(1), row: None },
             Found { columns: Some(3), row: None },
-            row(&[None, Some(b"secret")]),
             row(&[Some(b"ann"), Some(&long)]),
             cut,
         ] {
