@@ -30,10 +30,10 @@ pub(crate) fn users(text: &[u8]) -> config::Userlist {
     config::Userlist { names: list.users().map(name).collect(), flaws }
 }
 
-/// How many users auth_file knows; one at least may come.
+/// How many users auth_file knows.
 pub(crate) fn count_users(settings: &Settings) -> usize {
     let text = settings.auth_file.as_deref().and_then(|path| std::fs::read(path).ok());
-    text.map_or(1, |text| Userlist::parse(&text).0.len().max(1))
+    text.map_or(0, |text| Userlist::parse(&text).0.len())
 }
 
 /// Read the configuration at `path`. All that is wrong is said to the log.

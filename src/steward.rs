@@ -389,8 +389,7 @@ impl Steward {
         self.set_sink(&config.settings);
         self.sink.verbose(self.verbose.max(config.settings.verbose));
         let site = load::site(config, law, diff, Some(&self.site), tls, self.secret, &mut self.pen);
-        let users = site.userlist.len().max(1);
-        crate::identity::raise_fd_limit(crate::fds_wanted(&site.config, users));
+        crate::identity::raise_fd_limit(crate::fds_wanted(&site.config, site.userlist.len()));
         self.site = Arc::new(site);
         self.tell_all(&Order::Site(self.site.clone()));
         derive_ahead(&self.site, &self.commons);

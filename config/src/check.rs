@@ -295,7 +295,7 @@ impl Survey<'_> {
 
     fn are_there_files_enough(&self, report: &mut Report) {
         let Some(limit) = self.limit else { return };
-        let expected = self.config.fds_expected(self.users.as_ref().map_or(1, BTreeSet::len));
+        let expected = self.config.fds_expected(self.users.as_ref().map_or(0, BTreeSet::len));
         if expected > limit.soft {
             report.advice.push(format!(
                 "{expected} files may come to be open, and the limit is {}: raise it (LimitNOFILE={expected} for systemd, ulimit -n elsewhere), or lower max_client_conn.",

@@ -140,7 +140,8 @@ impl Config {
     #[must_use]
     pub fn fds_expected(&self, users: usize) -> u64 {
         let pools = self.databases.values().map(|db| {
-            let users = if db.user.is_some() { 1 } else { users as u64 };
+            // Where auth_file knows nobody, somebody may come all the same.
+            let users = if db.user.is_some() { 1 } else { users.max(1) as u64 };
             let size = self.pool_size(db, None).map_or(0, |size| u64::from(size.get()));
             users.saturating_mul(size)
         });

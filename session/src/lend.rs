@@ -449,7 +449,8 @@ impl Outward<'_> {
     /// As `lend_for_statement`, where `statement` is about to begin a batch. What it executes may be gone by now: that is
     /// for its own Execute to say, and for nothing in front of it.
     pub(crate) fn lend_ahead(&mut self, statement: &Statement) {
-        if self.can_undo() && self.executes(statement) {
+        // Who has given no names has nothing to be lent.
+        if self.client.has_names() && self.can_undo() && self.executes(statement) {
             let reading = Arc::clone(self.statements.reading_of(statement));
             let loans = self.loans(&reading);
             let may_fail = |loan: &Loan| match loan {
@@ -495,7 +496,9 @@ impl Outward<'_> {
     /// `statement` is about to be described, which is to describe what it executes. If that is gone by now, this is where
     /// to say so.
     pub(crate) fn describe_lent(&mut self, statement: &Arc<Statement>) {
-        if let Some(doubted) = self.doubted(statement) {
+        if !self.server.lent.is_empty()
+            && let Some(doubted) = self.doubted(statement)
+        {
             self.tell_parameters_first(statement);
             self.try_parse(&doubted);
         }
@@ -505,7 +508,7 @@ impl Outward<'_> {
     fn doubted(&mut self, statement: &Arc<Statement>) -> Option<Arc<Statement>> {
         let mut statement = Arc::clone(statement);
         for _ in 0..DEPTH_MAX {
-            if self.server.lent.is_empty() || !is_execute(&statement.query) {
+            if !is_execute(&statement.query) {
                 return None;
             }
             let reading = self.executes(&statement).then(|| self.statements.reading_of(&statement));

@@ -409,7 +409,7 @@ impl Howdah {
         self.admin().run(command)
     }
 
-    /// A cell of a view: the column of the row where the others have these values. "" when there is no such row.
+    /// A cell of a view: the column of the row where the others have these values.
     #[must_use]
     pub fn cell(&self, view: &str, which: &[(&str, &str)], column: &str) -> String {
         let row = self.rows(view, which, column).into_iter().next();
